@@ -1,0 +1,87 @@
+import {
+  ActivityCancelledError,
+  ActivityNotFoundError,
+  ActivityPausedError,
+  ActivityResetError,
+  type Client,
+} from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
+import type { HoldDetails, HoldEvent } from '../contract/activities';
+import { FailureType } from '../contract/failures';
+import type { HoldRecord } from '../host/generation-files';
+import { messageOf, type HostLog } from '../host/log';
+import type { HeartbeatAnswer, OwnerLink } from '../host/owner-link';
+
+/** Every call races a timer of its own: the SDK's deadlines were seen to be overrun by ten seconds. */
+const CALL_TIMEOUT_MS = 5_000;
+
+/** The owners as Temporal has them: answered heartbeats and completions by the hold's token. */
+export class TemporalLink implements OwnerLink {
+  constructor(
+    private readonly client: Client,
+    private readonly log: HostLog,
+  ) {}
+
+  async heartbeat(hold: HoldRecord, details: HoldDetails, withinMs: number): Promise<HeartbeatAnswer> {
+    try {
+      await withinTime(this.client.activity.heartbeat(tokenOf(hold), details), withinMs);
+      return 'ok';
+    } catch (error) {
+      if (error instanceof ActivityPausedError) return 'paused';
+      if (error instanceof ActivityCancelledError) return 'cancelled';
+      if (error instanceof ActivityResetError) return 'reset';
+      return this.notFoundOrUnknown(error, 'heartbeat', hold);
+    }
+  }
+
+  async complete(hold: HoldRecord, event: HoldEvent): Promise<'ok' | 'not-found' | 'unknown'> {
+    try {
+      await withinTime(this.client.activity.complete(tokenOf(hold), event));
+      return 'ok';
+    } catch (error) {
+      return this.notFoundOrUnknown(error, 'complete', hold);
+    }
+  }
+
+  async fail(hold: HoldRecord, reason: string): Promise<void> {
+    try {
+      await withinTime(
+        this.client.activity.fail(tokenOf(hold), ApplicationFailure.retryable(reason, FailureType.HoldAgain)),
+      );
+    } catch (error) {
+      // Its heartbeat timeout ends the hold all the same, a little later.
+      this.log.warn('could not hand a hold back', { owner: hold.owner.workflowId, error: messageOf(error) });
+    }
+  }
+
+  async describe(hold: HoldRecord): Promise<string> {
+    try {
+      const { status } = await withinTime(this.client.workflow.getHandle(hold.owner.workflowId).describe());
+      return status.name;
+    } catch (error) {
+      return `unknown: ${messageOf(error)}`;
+    }
+  }
+
+  private notFoundOrUnknown(error: unknown, call: string, hold: HoldRecord): 'not-found' | 'unknown' {
+    if (error instanceof ActivityNotFoundError) return 'not-found';
+    this.log.warn(`${call}: no answer from Temporal`, { owner: hold.owner.workflowId, error: messageOf(error) });
+    return 'unknown';
+  }
+}
+
+function tokenOf(hold: HoldRecord): Uint8Array {
+  return Buffer.from(hold.token, 'base64');
+}
+
+async function withinTime<T>(call: Promise<T>, ms = CALL_TIMEOUT_MS): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ms} ms`)), ms);
+  });
+  try {
+    return await Promise.race([call, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

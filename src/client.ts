@@ -1,0 +1,23 @@
+/** Everything that backend code needs: `import { OwnershipClient } from 'temporal-systemd/client'`. */
+export { OwnershipClient } from './client/ownership-client';
+export type { ListedOwner, OwnershipClientOptions, OwnOptions, OwnReturn } from './client/ownership-client';
+export { OwnerHandle } from './client/owner-handle';
+export type { AskOptions, LiveStatus, ServerEndpoint, StopOptions } from './client/owner-handle';
+export {
+  HostUnreachableError,
+  NoAnswerError,
+  NoEndpointError,
+  NoOwnerError,
+  NotReadyError,
+  OwnershipConflictError,
+  OwnershipError,
+  OwnUnconfirmedError,
+  ProgramRefusedError,
+  RequestRefusedError,
+  StillRunningError,
+} from './client/errors';
+export type { ControlEndpoint, ControlStatus, Recovery, RecoveryReason, RecoveryScope } from './contract/control';
+export { InvalidResourceError } from './contract/names';
+export type { ExitReport, Placement, Proof, RemainingProcess } from './contract/facts';
+export type { HoldDetails } from './contract/activities';
+export type { OwnerState, OwnerStatus, OwnResult, RequestAnswer } from './contract/owner';

@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto';
+import { WithStartWorkflowOperation, type Client } from '@temporalio/client';
+import type { Duration } from '@temporalio/common';
+import { sameParameters } from '../contract/facts';
+import { checkResource, ownerWorkflowId, resourceOfWorkflowId } from '../contract/names';
+import { ownUpdate, OWNER_WORKFLOW, type OwnAnswer, type OwnInput } from '../contract/owner';
+import { within } from './deadline';
+import { toMs } from './duration';
+import { OwnershipConflictError, OwnUnconfirmedError, type Ownership } from './errors';
+import { OwnerCalls } from './owner-calls';
+import { OwnerHandle } from './owner-handle';
+
+export interface OwnershipClientOptions {
+  /** Task queue of the owners, as in temporal.yaml. Default `temporal-systemd`. */
+  readonly taskQueue?: string;
+  /** How long a call may take before it rejects. Default 10 s. */
+  readonly timeout?: Duration;
+}
+
+/** What is to be owned. Parameters are public: they stand in Temporal and in the process's arguments. */
+export interface OwnOptions {
+  readonly resource: string;
+  /** A program of the host's temporal.yaml. */
+  readonly program: string;
+  /** Host id. */
+  readonly host: string;
+  readonly parameters?: Readonly<Record<string, string>>;
+}
+
+export interface OwnReturn {
+  readonly handle: OwnerHandle;
+  /** Whether this call started the owner or joined the one there was. */
+  readonly outcome: 'started' | 'joined';
+}
+
+/** An open owner as Temporal's list has it; eventually consistent. */
+export interface ListedOwner extends Partial<Ownership> {
+  readonly resource: string;
+  readonly startedAt: Date;
+  /** Systemd unit of the generation that was running when the owner last wrote it. */
+  readonly unit?: string;
+}
+
+/** Owns resources by way of an existing Temporal client. */
+export class OwnershipClient {
+  private readonly taskQueue: string;
+  private readonly timeoutMs: number;
+
+  constructor(
+    private readonly client: Client,
+    options: OwnershipClientOptions = {},
+  ) {
+    this.taskQueue = options.taskQueue ?? 'temporal-systemd';
+    this.timeoutMs = toMs(options.timeout ?? '10 s');
+  }
+
+  /**
+   * Makes sure that the resource has an owner, and says whether this call started it (G1). The process may still be on
+   * its way: `handle.ready()` waits for it.
+   *
+   * Throws `InvalidResourceError` for a name that can't be used; rejects with {@link OwnershipConflictError} when there is
+   * an owner with another program, host or parameters, and with {@link OwnUnconfirmedError} when no answer came in time.
+   */
+  async own(options: OwnOptions): Promise<OwnReturn> {
+    const { resource, program, host, parameters = {} } = options;
+    checkResource(resource);
+    const requestId = randomUUID();
+    const input: OwnInput = { resource, program, host, parameters, requestId };
+    const answer: OwnAnswer = await within(
+      this.client,
+      this.timeoutMs,
+      () => {
+        const startWorkflowOperation = new WithStartWorkflowOperation(OWNER_WORKFLOW, {
+          workflowId: ownerWorkflowId(resource),
+          taskQueue: this.taskQueue,
+          args: [input],
+          workflowIdConflictPolicy: 'USE_EXISTING',
+          memo: { owned: { host, program, parameters } },
+          staticSummary: `${resource}: ${program} on ${host}`.slice(0, 190),
+        });
+        startWorkflowOperation.workflowHandle().catch(() => undefined); // the update's own error is the one that is told
+        return this.client.workflow.executeUpdateWithStart(ownUpdate, {
+          args: [{ requestId }],
+          startWorkflowOperation,
+        });
+      },
+      () => new OwnUnconfirmedError(resource, this.timeoutMs),
+    );
+    const existing = { program: answer.program, host: answer.host, parameters: answer.parameters };
+    if (!sameOwnership(existing, { program, host, parameters })) {
+      throw new OwnershipConflictError(resource, { program, host, parameters }, existing);
+    }
+    return { handle: this.handle(resource, answer.ownerId), outcome: answer.outcome };
+  }
+
+  /** A handle on a resource's owner, whoever started it. With `ownerId`, requests reach that owner only. */
+  handle(resource: string, ownerId?: string): OwnerHandle {
+    return new OwnerHandle(new OwnerCalls(this.client, checkResource(resource), ownerId, this.timeoutMs));
+  }
+
+  /** The open owners of the namespace. */
+  async *list(): AsyncIterable<ListedOwner> {
+    const query = `WorkflowType = '${OWNER_WORKFLOW}' AND ExecutionStatus = 'Running'`;
+    for await (const { workflowId, memo, startTime } of this.client.workflow.list({ query })) {
+      const resource = resourceOfWorkflowId(workflowId);
+      if (resource === undefined) continue;
+      const owned = (memo?.owned ?? {}) as Partial<Ownership> & { readonly unit?: string };
+      const { program, host, parameters, unit } = owned;
+      yield { resource, program, host, parameters, unit, startedAt: startTime };
+    }
+  }
+}
+
+function sameOwnership(a: Ownership, b: Ownership): boolean {
+  return a.program === b.program && a.host === b.host && sameParameters(a.parameters, b.parameters);
+}

@@ -1,0 +1,11 @@
+export { loadConfig, DEFAULT_CONFIG_FILE } from './load-config';
+export { ConfigError, EXIT_CONFIG } from './config-error';
+export type { ConfigProblem } from './config-error';
+export { resolveConnection } from './connection';
+export type { ResolvedConnection } from './connection';
+export { checkParameters } from './programs';
+export type { ParameterProblem } from './programs';
+export { hardeningSettings } from './hardening';
+export type { HardeningSetting } from './hardening';
+export { expand } from './expand';
+export type * from './config';

@@ -1,0 +1,286 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { findCgroupRoot } from '../cgroup/cgroup';
+import type { Program } from '../config/config';
+import type {
+  AwaitServerAnswer,
+  AwaitServerInput,
+  HoldEvent,
+  HoldInput,
+  RecoverAnswer,
+  RecoverInput,
+  StartAnswer,
+  StartInput,
+  StopAnswer,
+  StopInput,
+} from '../contract/activities';
+import type { RecordReading } from '../contract/control';
+import type { Placement } from '../contract/facts';
+import type { SystemdPort } from '../systemd/port';
+import { claimPrefix } from './claim';
+import { filesOf, monotonicNow, type HostContext } from './context';
+import { adoptServer, readEndpoint, reclaimServer } from './control-recovery';
+import { awaitServer } from './control-server';
+import { writeExitScript } from './exit-record';
+import { ResourceFiles, type HoldRecord } from './generation-files';
+import { openInstance, type Instance } from './instance';
+import { bootBaseOf } from './lease';
+import { messageOf, type HostLog } from './log';
+import type { OwnerLink } from './owner-link';
+import { generationUnits } from './readings';
+import { programOf, ProgramRefusedError, startGeneration } from './starter';
+import { climb, closeGenerations, stillRunning, StillRunningError, tryProve } from './stopper';
+import { Tracker } from './tracker';
+import { within } from './turns';
+
+export interface HostOptions {
+  readonly id: string;
+  readonly namespace: string;
+  /** Task queue of the owners that this host serves. */
+  readonly taskQueue: string;
+  readonly programs: Readonly<Record<string, Program>>;
+  readonly systemd: SystemdPort;
+  readonly manager: 'system' | 'user';
+  readonly unitPrefix: string;
+  readonly runDirectory: string;
+  readonly stateDirectory: string;
+  /** Mount point of cgroup2 as the host's processes see it; `auto` finds it in the mount table. */
+  readonly cgroupRoot: string;
+  /** Where the host's root directory is seen from here. Default `/`; `/proc/PID/root` for a host in namespaces. */
+  readonly root?: string;
+  readonly resyncMs: number;
+  /** Claims the host id for this instance where hosts are known by it; rejects with `ClaimedError`. Default: nowhere. */
+  readonly claimId?: (instance: Instance) => Promise<void>;
+  readonly link: OwnerLink;
+  readonly log: HostLog;
+}
+
+/** The request was meant for another machine or manager that goes by the same host id. Nothing was done. */
+export class WrongInstanceError extends Error {
+  override readonly name = 'WrongInstanceError';
+}
+
+/** How long a rung of the ladder waits for the proof before it answers `StillRunning`; the hold reports it afterwards. */
+const SETTLE_MS = 500;
+
+/** Kept short, so that a missed event costs little while somebody waits for the proof. */
+const SETTLE_POLL_MS = 50;
+
+/** What a worker does on its host. Everything here works without Temporal; see {@link OwnerLink}. */
+export class Host {
+  private readonly tracker: Tracker;
+
+  private constructor(
+    readonly context: HostContext,
+    private readonly programs: Readonly<Record<string, Program>>,
+    options: HostOptions,
+  ) {
+    this.tracker = new Tracker(context, options.link, options.resyncMs);
+  }
+
+  /**
+   * Opens the host: its instance, the claim on its prefix, and what the former worker process left to go on with.
+   * Rejects with `ClaimedError` when somebody else has the state directory or the prefix.
+   */
+  static async open(options: HostOptions): Promise<Host> {
+    const { id: hostId, namespace, taskQueue, systemd, root = '/', runDirectory, unitPrefix, log } = options;
+    const manager = options.manager === 'system' ? 'system' : `user:${process.getuid?.() ?? 0}`;
+    const who = { hostId, manager, namespace, taskQueue, unitPrefix };
+    const identity = await openInstance(options.stateDirectory, root, who, {
+      claimId: options.claimId,
+      unitsOf: async (former) => {
+        await ResourceFiles.closeAll(root, runDirectory, former);
+        return generationUnits(systemd, former);
+      },
+    });
+    const managerCgroup = await claimPrefix(systemd, unitPrefix, identity);
+    const cgroupRoot = join(root, options.cgroupRoot === 'auto' ? await findCgroupRoot(root) : options.cgroupRoot);
+    await mkdir(join(root, runDirectory, unitPrefix), { recursive: true, mode: 0o711 });
+    await writeExitScript(root, runDirectory);
+    const bootBase = bootBaseOf(await systemd.manager());
+    const context = {
+      systemd,
+      identity,
+      prefix: unitPrefix,
+      root,
+      runDirectory,
+      cgroupRoot,
+      managerCgroup,
+      bootBase,
+      log,
+    };
+    const host = new Host(context, options.programs, options);
+    await host.resume();
+    return host;
+  }
+
+  get instance(): string {
+    return this.context.identity.instance;
+  }
+
+  /** Starts or adopts; see `starter.ts`. `received` is µs of CLOCK_MONOTONIC at which the request arrived. */
+  async start(input: StartInput, received = monotonicNow()): Promise<StartAnswer> {
+    this.checkInstance(input.instance);
+    return this.tracker.turns.take(input.resource, async () => {
+      const { answer, files, leased } = await startGeneration(
+        this.context,
+        this.programs,
+        input,
+        received,
+        this.tracker.ports,
+      );
+      const held = files && (await this.tracker.load(files));
+      if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
+      if (held && leased === false) await this.tracker.leaseMissing(held);
+      return answer;
+    });
+  }
+
+  /** Where an earlier owner's control server was; see `control-recovery.ts`. */
+  async readEndpoint(input: RecoverInput): Promise<RecordReading> {
+    this.checkInstance(input.instance);
+    return readEndpoint(this.context, this.controlProgram(input), input.resource);
+  }
+
+  /** Adopts the control server that an earlier owner left, if it is the resource's own; see `control-recovery.ts`. */
+  async adoptServer(input: RecoverInput): Promise<RecoverAnswer> {
+    this.checkInstance(input.instance);
+    const program = this.controlProgram(input);
+    return this.tracker.turns.take(input.resource, async () => {
+      const { recovery, adopted } = await adoptServer(this.context, program, input);
+      if (!adopted) return { recovery };
+      const held = await this.tracker.load(adopted.files);
+      if (held) {
+        held.stopping = false; // whoever wanted it stopped is its owner no more
+        held.serverLeaseMs = recovery.lease;
+        held.serverAnswers = true;
+      }
+      return { recovery, placement: adopted.launch.placement };
+    });
+  }
+
+  /** Asks it to shut down instead. Its end is proven by the ladder. */
+  async reclaimServer(input: RecoverInput): Promise<RecoverAnswer> {
+    this.checkInstance(input.instance);
+    const program = this.controlProgram(input);
+    return this.tracker.turns.take(input.resource, () => reclaimServer(this.context, program, input));
+  }
+
+  /** Waits until a fresh control server is healthy, and records its endpoint; see `control-server.ts`. */
+  async awaitServer({ resource, placement }: AwaitServerInput): Promise<AwaitServerAnswer> {
+    this.checkInstance(placement.instance);
+    const files = filesOf(this.context, placement.prefix, resource).generation(placement.generation);
+    const launch = await files.launch.read();
+    if (!launch?.placement.control) return { healthy: false, reason: notHeld(placement, true) };
+    const { program: name, generation, unit } = launch.placement;
+    const program = this.controlProgram({ resource, program: name, parameters: launch.parameters });
+    const answer = await awaitServer(this.context, program, files, launch);
+    const held = await this.tracker.load(files);
+    if (held && answer.healthy) held.serverAnswers = true;
+    if (!answer.healthy) this.context.log.warn('not healthy in time', { resource, generation, unit, ...answer });
+    return answer;
+  }
+
+  private controlProgram(input: Pick<StartInput, 'resource' | 'program' | 'parameters'>): Program {
+    const program = programOf(this.programs, input);
+    if (program.control) return program;
+    throw new ProgramRefusedError(
+      `program "${input.program}" is no control server: it has no "control" in temporal.yaml`,
+    );
+  }
+
+  /**
+   * Does one rung of the ladder and proves the resource free, or rejects with {@link StillRunningError}: then the proof
+   * reaches the owner through its hold, whenever it comes.
+   */
+  async stop(input: StopInput): Promise<StopAnswer> {
+    this.checkInstance(input.placement?.instance ?? input.instance);
+    const { tracker, context } = this;
+    return tracker.turns.take(input.resource, async () => {
+      tracker.stopping(input);
+      const subject = await closeGenerations(context, input);
+      const { failed, jobs } = await climb(context, subject, input.rung);
+      const deadline = performance.now() + (input.rung === 'watch' ? 0 : SETTLE_MS);
+      await within(SETTLE_POLL_MS, jobs);
+      for (;;) {
+        const woken = tracker.wakers.next(input.resource, SETTLE_POLL_MS); // before the reading
+        const verdict = await tryProve(context, subject);
+        if (verdict.proven) return tracker.finish(subject, verdict.proof, false);
+        if (performance.now() >= deadline) {
+          const error = await stillRunning(context, subject, [...failed, ...verdict.reasons]);
+          tracker.logUnproven(input.resource, error.details.reasons);
+          throw error;
+        }
+        await woken;
+      }
+    });
+  }
+
+  /** Takes the hold of a generation; events complete it. `scheduledAt` is epoch ms of this attempt. */
+  async hold(input: HoldInput, token: string, scheduledAt: number): Promise<void> {
+    const { placement, owner, resource } = input;
+    this.checkInstance(placement.instance);
+    const { ready, greet, lost } = input;
+    const record: HoldRecord = { token, owner, ready, greet, lost, scheduledAt };
+    const files = filesOf(this.context, placement.prefix, resource).generation(placement.generation);
+    const served = placement.prefix === this.context.prefix;
+    // In turn: what is being let go of at this moment must not be held on.
+    const event = await this.tracker.turns.take<HoldEvent | undefined>(resource, async () => {
+      const end = await files.end.read();
+      if (end) return { kind: 'proven', ...end };
+      const held = served ? await this.tracker.load(files) : undefined;
+      if (!held) return { kind: 'ended', reason: notHeld(placement, served) };
+      await this.tracker.keeper.take(held, record);
+      this.tracker.wake(held);
+      return undefined;
+    });
+    if (event) await this.tracker.keeper.answer(record, event);
+  }
+
+  /** Ends the watching; resolves once nothing is under way any more. Every unit goes on, and the next worker holds it on. */
+  async close(): Promise<void> {
+    await this.tracker.close();
+  }
+
+  /** Takes up what the files of this boot say. What can't be read is reported and left alone, never guessed. */
+  private async resume(): Promise<void> {
+    const { root, runDirectory, prefix, log } = this.context;
+    for (const resource of await ResourceFiles.list(root, runDirectory, prefix)) {
+      const files = filesOf(this.context, prefix, resource);
+      for (const generation of await files.generations()) {
+        try {
+          const of = files.generation(generation);
+          const launch = await of.launch.read();
+          if (launch && (await of.end.read())) {
+            this.tracker.letGo({ resource, generation, owner: launch.owner, placement: launch.placement });
+          }
+          const held = await this.tracker.load(of);
+          if (!held) continue;
+          if (held.hold) this.tracker.keeper.resume(held);
+          log.info('going on with', { resource, generation, hold: held.hold !== undefined });
+        } catch (error) {
+          log.error('a generation’s files can’t be read; leaving it to its lease', {
+            resource,
+            generation,
+            error: messageOf(error),
+          });
+        }
+      }
+    }
+  }
+
+  private checkInstance(expected: string | undefined): void {
+    if (expected === undefined || expected === this.instance) return;
+    throw new WrongInstanceError(
+      `this is instance ${this.instance} of host id "${this.context.identity.hostId}", the request is for ${expected}: ` +
+        'two hosts go by one id, or the state directory was lost; give each host its own host.id',
+    );
+  }
+}
+
+function notHeld({ generation, prefix }: Placement, served: boolean): string {
+  if (served) return `this host has no files of generation ${generation}`;
+  return `it runs under the prefix "${prefix}", which this worker no longer has`;
+}
+
+export { ProgramRefusedError, StillRunningError };
