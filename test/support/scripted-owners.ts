@@ -70,8 +70,12 @@ export interface Life {
   readonly runs: readonly Run[];
 }
 
-/** An owner that has not ended so long after it was asked to stop has forgotten it. */
-const END_MS = 60_000;
+/**
+ * An owner that has not ended so long after it was asked to stop has forgotten it. The longest that scripts lead to: a start that
+ * nobody answers (its heartbeat timeout is 20 s), then a ladder begun at SIGKILL whose third answer is not the proof yet (the
+ * owner watches for a minute before it tries again).
+ */
+const END_MS = 120_000;
 
 /** More starts and stops than any script leads to: an owner that asks again and again. */
 const MAX_CALLS = 60;

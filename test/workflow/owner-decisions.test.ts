@@ -27,7 +27,7 @@ const BEGIN_MS = wanted ? RUNS * 2_000 : 30_000;
 const SHRINK_MS = 90_000;
 
 /** The longest an owner lives. */
-const LIFE_MS = 120_000;
+const LIFE_MS = 180_000;
 
 const often = <T>(weights: readonly (readonly [number, T])[]): fc.Arbitrary<T> =>
   fc.oneof(...weights.map(([weight, value]) => ({ weight, arbitrary: fc.constant(value) })));
