@@ -215,6 +215,20 @@ export const mutations = [
     "data.unresolved = answer.kind === 'outdated';",
     'data.unresolved = false;',
   ),
+  {
+    name: 'endpoint: a living generation loses its port',
+    file: 'src/host/endpoint.ts',
+    find: 'if (await this.lives(name)) return false;',
+    replace: '',
+    tests: ['test/host/endpoints'],
+  },
+  {
+    name: 'endpoint: a port that a stranger has is given away',
+    file: 'src/host/endpoint.ts',
+    find: 'if (await isFree(host, port)) return port;',
+    replace: 'return port;',
+    tests: ['test/host/endpoints'],
+  },
   inOwner(
     'owner: an unknown start is forgotten',
     'startup',

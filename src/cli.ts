@@ -15,6 +15,7 @@ import { toMs } from './client/duration';
 import { ConfigError, DEFAULT_CONFIG_FILE, EXIT_CONFIG, loadConfig, resolveConnection, type Config } from './config';
 import { ClaimedError } from './host/instance';
 import { recoveryText, serverText } from './contract/control';
+import { endpointText } from './contract/endpoint';
 import { NoTemporalError } from './no-temporal-error';
 
 /** Exit code of `stop` when the process is not proven dead in time: the owner goes on stopping it (EX_TEMPFAIL). */
@@ -139,6 +140,7 @@ function statusText(status: LiveStatus): string {
     ['since', new Date(status.since).toISOString()],
     ['program', `${status.program} on ${status.host}`],
     ['unit', placement?.unit],
+    ['endpoint', placement?.endpoint && endpointText(placement.endpoint)],
     ['server', control && placement?.control && serverText(control, placement.control.endpoint)],
     ['found', control?.recovery && recoveryText(control.recovery)],
     ...(control?.warnings ?? []).map((warning): [string, string] => ['warning', warning]),

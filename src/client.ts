@@ -2,7 +2,7 @@
 export { OwnershipClient } from './client/ownership-client';
 export type { ListedOwner, OwnershipClientOptions, OwnOptions, OwnReturn } from './client/ownership-client';
 export { OwnerHandle } from './client/owner-handle';
-export type { AskOptions, LiveStatus, ServerEndpoint, StopOptions } from './client/owner-handle';
+export type { AskOptions, LiveStatus, OwnedEndpoint, StopOptions } from './client/owner-handle';
 export {
   HostUnreachableError,
   NoAnswerError,
@@ -16,7 +16,8 @@ export {
   RequestRefusedError,
   StillRunningError,
 } from './client/errors';
-export type { ControlEndpoint, ControlStatus, Recovery, RecoveryReason, RecoveryScope } from './contract/control';
+export type { ControlStatus, Recovery, RecoveryReason, RecoveryScope } from './contract/control';
+export type { Endpoint } from './contract/endpoint';
 export { InvalidResourceError } from './contract/names';
 export type { ExitReport, Placement, Proof, RemainingProcess } from './contract/facts';
 export type { HoldDetails } from './contract/activities';

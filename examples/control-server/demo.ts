@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { OwnershipClient, type OwnerHandle, type Placement, type ServerEndpoint } from '../../src/client';
+import { OwnershipClient, type OwnerHandle, type Placement, type OwnedEndpoint } from '../../src/client';
 import { recoveryText } from '../../src/contract/control';
 import { ownerWorkflowId } from '../../src/contract/names';
 import { openTemporalServer } from '../../test/support/temporal-server';
@@ -155,8 +155,9 @@ class Sessions {
   ) {}
 
   static async open({ root }: TestHost, handle: OwnerHandle): Promise<Sessions> {
-    const { credentialFile, ...endpoint }: ServerEndpoint = await handle.endpoint();
-    if (!('port' in endpoint)) throw new Error('the demo’s server listens on a port');
+    const { credentialFile, ...endpoint }: OwnedEndpoint = await handle.endpoint();
+    if (!('port' in endpoint) || credentialFile === undefined)
+      throw new Error('the demo’s server is a control server on a port');
     const credential = await readFile(join(root, credentialFile), 'utf8');
     const sessions = new Sessions(`http://${endpoint.host}:${endpoint.port}/sessions`, credentialFile, credential);
     const { pid, serverId } = (await sessions.ask('GET')) as Pick<Sessions, 'pid' | 'serverId'>;

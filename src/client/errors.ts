@@ -87,10 +87,13 @@ export class NotReadyError extends OwnershipError {
   }
 }
 
-/** The resource's program is no control server (`control:` in temporal.yaml), or nothing of it runs. */
+/** The resource's program declares neither `endpoint:` nor `control:` in temporal.yaml, or nothing of it runs. */
 export class NoEndpointError extends OwnershipError {
   constructor(resource: string, state: OwnerState) {
-    super(resource, `has no endpoint: its program has no control section, or none of it runs (state ${state})`);
+    super(
+      resource,
+      `has no endpoint: its program has no endpoint or control section, or none of it runs (state ${state})`,
+    );
   }
 }
 

@@ -14,8 +14,8 @@ import {
   type RequestAnswer,
   type StopRequest,
 } from '../contract/owner';
-import type { ControlEndpoint } from '../contract/control';
-import type { Placement } from '../contract/facts';
+import type { Endpoint } from '../contract/endpoint';
+import { placedEndpoint, type Placement } from '../contract/facts';
 import { within } from './deadline';
 import { toMs } from './duration';
 import {
@@ -50,12 +50,12 @@ export interface LiveStatus extends OwnerStatus {
   readonly live?: HoldDetails & { readonly heartbeatAt: number };
 }
 
-/** A control server, for those who use it from its host. */
-export type ServerEndpoint = ControlEndpoint & {
-  /** Path on the host. The credential itself never leaves the host. */
-  readonly credentialFile: string;
-  /** It runs, and answered when it was last asked. */
+/** Where the resource's process listens, for those who use it. */
+export type OwnedEndpoint = Endpoint & {
+  /** It runs and is ready; of a control server, that it answered when it was last asked. */
   readonly available: boolean;
+  /** Of a control server: path on its host. The credential itself never leaves the host. */
+  readonly credentialFile?: string;
 };
 
 const DEFAULT_STOP_TIMEOUT = '1 min';
@@ -98,15 +98,18 @@ export class OwnerHandle {
   }
 
   /**
-   * Where the resource's control server listens, with the path of the file on its host that holds the credential. It
-   * changes with each adoption: read it again when the server answers 401. Rejects with {@link NoEndpointError} when the
-   * program is no control server, or none of it runs.
+   * Where the resource's process listens, as its host has allocated it for this generation: ask again after a restart. Of a
+   * control server also the path of the file on its host that holds the credential, whose content changes with each
+   * adoption: read it again when the server answers 401. Rejects with {@link NoEndpointError} when the program declares no
+   * endpoint, or none of it runs.
    */
-  async endpoint(): Promise<ServerEndpoint> {
-    const { placement, control, state } = await this.calls.status();
-    if (!placement?.control) throw new NoEndpointError(this.resource, state);
-    const { endpoint, credentialFile } = placement.control;
-    return { ...endpoint, credentialFile, available: control?.available ?? false };
+  async endpoint(): Promise<OwnedEndpoint> {
+    const { placement, control, state, ready } = await this.calls.status();
+    const endpoint = placement && placedEndpoint(placement);
+    if (!endpoint) throw new NoEndpointError(this.resource, state);
+    if (!placement.control) return { ...endpoint, available: ready && state === 'running' };
+    const { credentialFile } = placement.control;
+    return { ...endpoint, available: control?.available ?? false, credentialFile };
   }
 
   /** What the owner knows, merged with what its host last told. */

@@ -93,17 +93,22 @@ export interface Program {
   /** How long the process may live without word from its owner; at least 3,000, and at least what a control server takes. */
   readonly leaseMs: number;
   readonly restart: RestartPolicy;
+  /** Where the process listens; the host allocates it for each generation. A control server has it in `control`. */
+  readonly endpoint?: Listen;
   /** Present where the program is a control server. */
   readonly control?: ControlConfig;
 }
+
+/** The first free port of a range on an address, or a unix socket (`${resource}` is allowed). */
+export type Listen =
+  { readonly host: string; readonly ports: readonly [first: number, last: number] } | { readonly socket: string };
 
 /** How a control server is started, adopted and renewed; `docs/control-server.md`. */
 export interface ControlConfig {
   /** Version of the ownership protocol. */
   readonly protocol: 1;
-  /** Where it listens: the first free port of a range on a loopback address, or a unix socket (`${resource}` is allowed). */
-  readonly listen:
-    { readonly host: string; readonly ports: readonly [first: number, last: number] } | { readonly socket: string };
+  /** On a loopback address where it is a port. */
+  readonly listen: Listen;
   /** The directory that it works in; `${resource}` is allowed. */
   readonly home: string;
   /** What a server must have to be adopted. */

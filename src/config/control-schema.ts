@@ -1,18 +1,12 @@
 import { z } from 'zod';
-import {
-  ControlBounds,
-  CREDENTIAL_NAME,
-  effectiveLease,
-  isLoopback,
-  MAX_SOCKET_PATH,
-  TOKEN,
-} from '../control-server/protocol';
+import { ControlBounds, CREDENTIAL_NAME, effectiveLease, isLoopback, TOKEN } from '../control-server/protocol';
 import type { ControlConfig } from './config';
-import { expand } from './expand';
+import { checkListen, DEFAULT_ADDRESS, port, socket, toListen } from './endpoint-schema';
 import {
   duration,
   durationText,
   flag,
+  isMap,
   keys,
   matching,
   Misfit,
@@ -28,37 +22,16 @@ import {
 export const LONGEST_LEASE = '7 days';
 const LONGEST_LEASE_MS = 7 * 86_400_000;
 
-const DEFAULT_HOST = '127.0.0.1';
-
 const protocol = scalar((input) => {
   return input === 1 ? input : new Misfit('is no version of the ownership protocol', 'write 1, or leave it out');
 });
 
-const port = scalar((input): readonly [first: number, last: number] | Misfit => {
-  const remedy = 'write a port from 1 to 65535, or a range with the lower one first, e.g. 7700-7799';
-  const text = typeof input === 'number' ? String(input) : readText(input, remedy);
-  if (text instanceof Misfit) return text;
-  const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text);
-  if (!match) return new Misfit('is neither a port nor a range of ports', remedy);
-  const [first, last] = [Number(match[1]), Number(match[2] ?? match[1])];
-  if ([first, last].some((one) => one < 1 || one > 65_535)) return new Misfit('is not between 1 and 65535', remedy);
-  return first <= last ? [first, last] : new Misfit('ends before it begins', remedy);
-});
-
 /** No name, `localhost` included: what it stands for is up to the resolver, and the credential crosses this connection. */
 const host = scalar((input) => {
-  const remedy = `write ${DEFAULT_HOST}, another 127.x.x.x or ::1`;
+  const remedy = `write ${DEFAULT_ADDRESS}, another 127.x.x.x or ::1`;
   const text = readText(input, remedy);
   if (text instanceof Misfit || isLoopback(text)) return text;
   return new Misfit('is no loopback address', remedy);
-});
-
-const socket = scalar((input) => {
-  const text = readPath(input, { resource: true });
-  // How long a resource is shows only when one is started.
-  if (text instanceof Misfit || Buffer.byteLength(expand(text, { resource: '' })) <= MAX_SOCKET_PATH) return text;
-  const remedy = `write a shorter path, which also has room for the resource where it names one`;
-  return new Misfit(`is longer than the ${MAX_SOCKET_PATH} bytes that a unix socket's path can have`, remedy);
 });
 
 /** Writable for the server, whatever its hardening says of everything else. */
@@ -127,23 +100,8 @@ export const controlSchema = keys({
   health: health.prefault({}),
   requireHealthy: flag().default(false),
 })
-  .superRefine(checkEndpoint, { when: () => true })
+  .superRefine(checkListen, { when: () => true })
   .superRefine(checkLease, { when: () => true });
-
-/** A port or a socket; an address belongs to a port. */
-function checkEndpoint(section: unknown, context: z.RefinementCtx<unknown>): void {
-  if (!isMap(section)) return;
-  const { port: ports, socket: file, host: address } = section;
-  if (ports === undefined && file === undefined) {
-    const remedy = 'write "port: 7700-7799", or "socket:" with a path';
-    context.addIssue(misfitIssue(new Misfit('is missing, and so is socket', remedy), ['port']));
-  }
-  if (file === undefined) return;
-  if (ports !== undefined)
-    context.addIssue(misfitIssue(new Misfit('is there besides port', 'keep one of the two'), ['socket']));
-  else if (address !== undefined)
-    context.addIssue(misfitIssue(new Misfit('is for a port, and this is a socket', 'remove it'), ['host']));
-}
 
 function checkLease(section: unknown, context: z.RefinementCtx<unknown>): void {
   if (!isMap(section)) return;
@@ -189,16 +147,12 @@ function livesAtMostMs(section: Readonly<Record<string, unknown>>): number | und
   return effectiveLease({ leaseMs, idleTimeoutMs, busyCapMs }).atMostMs;
 }
 
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** A checked section in the shape that the rest of the code reads. */
 export function toControl(checked: z.output<typeof controlSchema>): ControlConfig {
-  const { port: ports, socket: file, recovery: reading, health: asking } = checked;
+  const { recovery: reading, health: asking } = checked;
   return {
     protocol: checked.protocol,
-    listen: file === undefined ? { host: checked.host ?? DEFAULT_HOST, ports: ports! } : { socket: file },
+    listen: toListen(checked),
     home: checked.home,
     capabilities: checked.capabilities,
     survive: checked.survive,

@@ -1,6 +1,13 @@
 import { z } from 'zod';
 import { effectiveLease } from '../control-server/protocol';
 import type { Hardening, HardeningValue, Program } from './config';
+import {
+  checkEndpoint,
+  checkEndpointPlaceholder,
+  endpointSchema,
+  isEndpointPlaceholder,
+  toListen,
+} from './endpoint-schema';
 import { checkControl, controlSchema, LONGEST_LEASE, toControl } from './control-schema';
 import { placeholders, RESOURCE } from './expand';
 import { hardeningProperties, readHardeningProperty } from './hardening';
@@ -158,20 +165,24 @@ export const programSchema = keys({
   readyTimeout: duration('1s', '1 hour').default(90_000),
   lease: duration('3s', LONGEST_LEASE).optional(),
   restart: restart.prefault('no'),
+  endpoint: endpointSchema.optional(),
   control: controlSchema.optional(),
 })
   .superRefine(checkPlaceholders, { when: () => true }) // also when something else is wrong: all errors at once
+  .superRefine(checkEndpoint, { when: () => true })
   .superRefine(checkControl, { when: () => true });
 
 /** What the arguments ask for must be declared, and what is declared must be asked for. */
-function checkPlaceholders(program: { exec?: unknown; parameters?: unknown }, context: z.RefinementCtx<unknown>): void {
-  const { exec: command, parameters } = Object(program) as { exec?: unknown; parameters?: unknown };
+function checkPlaceholders(program: unknown, context: z.RefinementCtx<unknown>): void {
+  const { exec: command, parameters, endpoint } = Object(program) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(command) || typeof parameters !== 'object' || parameters === null) return;
   const used = new Set<string>();
   command.forEach((argument: unknown, index) => {
     if (index === 0 || typeof argument !== 'string') return;
     for (const name of placeholders(argument)) {
-      const misfit = checkPlaceholder(name, parameters, isScript(command, index));
+      const misfit = isEndpointPlaceholder(name)
+        ? checkEndpointPlaceholder(name, endpoint, JSON.stringify(`\${${name}}`))
+        : checkPlaceholder(name, parameters, isScript(command, index));
       if (misfit) context.addIssue(misfitIssue(misfit, ['exec', index]));
       used.add(name);
     }
@@ -234,6 +245,7 @@ export function toProgram(name: string, checked: z.output<typeof programSchema>)
       limit: policy.limit,
       resetAfterMs: policy.resetAfter,
     },
+    ...(checked.endpoint && { endpoint: toListen(checked.endpoint) }),
     ...(control && { control }),
   };
 }

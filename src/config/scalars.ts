@@ -187,3 +187,8 @@ export function keys<S extends z.ZodRawShape>(shape: S): z.ZodObject<S, z.core.$
   const known = `remove it, or use one of: ${Object.keys(shape).join(', ')}`;
   return z.strictObject(shape, { error: (issue) => (issue.code === 'unrecognized_keys' ? known : undefined) });
 }
+
+/** Whether a value of a file that may be wrong in every way is a map. */
+export function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,14 +1,10 @@
-/** Control servers, as host, owner and client speak of them. Plain JSON; a credential is never in here (G9). */
+import { endpointText, type Endpoint } from './endpoint';
 
-/** Where a control server listens. */
-export type ControlEndpoint =
-  | { readonly host: string; readonly port: number }
-  /** Absolute path of a unix socket. */
-  | { readonly socket: string };
+/** Control servers, as host, owner and client speak of them. Plain JSON; a credential is never in here (G9). */
 
 /** What a placement says of a control server. */
 export interface PlacedControl {
-  readonly endpoint: ControlEndpoint;
+  readonly endpoint: Endpoint;
   /** Path of the file on the host that holds the credential. */
   readonly credentialFile: string;
   readonly home: string;
@@ -34,7 +30,7 @@ export interface PlacedControl {
 
 /** The record of a server's endpoint, as read; of what is not found, why. */
 export type RecordReading =
-  | { readonly kind: 'found'; readonly generation: number; readonly endpoint: ControlEndpoint; readonly home: string }
+  | { readonly kind: 'found'; readonly generation: number; readonly endpoint: Endpoint; readonly home: string }
   | { readonly kind: 'missing' | 'unreadable' | 'malformed'; readonly detail: string };
 
 /**
@@ -84,7 +80,7 @@ export interface Recovery {
   readonly adopted: boolean;
   readonly scope: RecoveryScope;
   readonly reason: RecoveryReason;
-  readonly endpoint?: ControlEndpoint;
+  readonly endpoint?: Endpoint;
   /** Epoch ms at which the endpoint was first contacted; absent if nothing was. */
   readonly contactedAt?: number;
   /** Lease in ms that the server reported with its adoption. */
@@ -103,15 +99,8 @@ export interface ControlStatus {
   readonly warnings: readonly string[];
 }
 
-/** An endpoint as people write it. */
-export function endpointText(endpoint: ControlEndpoint): string {
-  if ('socket' in endpoint) return endpoint.socket;
-  const { host, port } = endpoint;
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
 /** One line about a server, for people. */
-export function serverText({ available, since }: ControlStatus, endpoint: ControlEndpoint): string {
+export function serverText({ available, since }: ControlStatus, endpoint: Endpoint): string {
   return `${endpointText(endpoint)}, ${available ? '' : 'not '}available since ${new Date(since).toISOString()}`;
 }
 

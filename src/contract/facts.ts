@@ -1,4 +1,5 @@
 import type { PlacedControl } from './control';
+import type { Endpoint } from './endpoint';
 
 /** Facts about a process that travel between host, owner and client. Plain JSON; nothing here is a secret (G9). */
 
@@ -24,8 +25,15 @@ export interface Placement {
   readonly restart: PlacedRestartPolicy;
   /** Host's protocol number. */
   readonly protocol: number;
+  /** Where it listens, where the program declares an endpoint: the host's choice for this generation. */
+  readonly endpoint?: Endpoint;
   /** Present where the program is a control server. */
   readonly control?: PlacedControl;
+}
+
+/** Where a placed process listens, control server or not; undefined where its program declares no endpoint. */
+export function placedEndpoint({ control, endpoint }: Placement): Endpoint | undefined {
+  return control?.endpoint ?? endpoint;
 }
 
 /** The program's restart policy as it was when the generation started; in ms. */

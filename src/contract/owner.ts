@@ -1,5 +1,6 @@
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from '@temporalio/common';
 import type { ControlStatus } from './control';
+import type { Endpoint } from './endpoint';
 import type { ExitReport, Placement, Proof, RemainingProcess } from './facts';
 
 /** Workflow type of the owner. */
@@ -77,6 +78,8 @@ export interface OwnerStatus {
   /** The host has not answered since (epoch ms). A state, never an end (G4). */
   readonly hostUnreachableSince?: number;
   readonly placement?: Placement;
+  /** Where the process listens, where its program declares that. */
+  readonly endpoint?: Endpoint;
   /** Present where the program is a control server. */
   readonly control?: ControlStatus;
   /** The rung of the ladder that a stop has come to. */

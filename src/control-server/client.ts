@@ -18,7 +18,7 @@ import {
   sameSecret,
   TOKEN,
   type AdoptAnswer,
-  type ControlEndpoint,
+  type Endpoint,
   type Identity,
   type OwnerRequest,
   type RenewAnswer,
@@ -49,7 +49,7 @@ export class ControlClient {
    * Throws TypeError for an endpoint that is neither an absolute socket path nor a loopback address with a port.
    */
   constructor(
-    readonly endpoint: ControlEndpoint,
+    readonly endpoint: Endpoint,
     private readonly root = '/',
   ) {
     if (!endpointOf(endpoint))
@@ -104,7 +104,7 @@ export class ControlClient {
  */
 export class ProvenServer {
   constructor(
-    private readonly endpoint: ControlEndpoint,
+    private readonly endpoint: Endpoint,
     private readonly root: string,
     private readonly connection: Connection,
     readonly identity: ProvenIdentity,
@@ -162,7 +162,7 @@ export class ProvenServer {
 }
 
 /** The object in a success of the protocol: 200, or 202 for what has only begun. Throws {@link ControlError} otherwise. */
-function succeeded(endpoint: ControlEndpoint, answer: Answer): Record<string, unknown> {
+function succeeded(endpoint: Endpoint, answer: Answer): Record<string, unknown> {
   const { status } = answer;
   if (status !== 200 && status !== 202)
     throw controlError(endpoint, faultIn(answer) ? faultKind(status) : 'not-the-protocol', said(answer));
@@ -171,7 +171,7 @@ function succeeded(endpoint: ControlEndpoint, answer: Answer): Record<string, un
   return fields;
 }
 
-function malformed(endpoint: ControlEndpoint, { status }: Answer): ControlError {
+function malformed(endpoint: Endpoint, { status }: Answer): ControlError {
   return controlError(endpoint, 'not-the-protocol', `answered status ${status} in another form than the protocol's`);
 }
 

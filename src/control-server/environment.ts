@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import { CREDENTIAL, CREDENTIAL_NAME, TOKEN } from './protocol';
-import type { ControlEndpoint, LeaseSettings, ServerOwner } from './protocol';
+import type { Endpoint, LeaseSettings, ServerOwner } from './protocol';
 
 /** What the host gives to the process of a control server. */
 export interface OwnedEnvironment {
   /** `$OWNED_CONTROL_SOCKET`, or `$OWNED_CONTROL_HOST` and `$OWNED_CONTROL_PORT`. */
-  readonly endpoint: ControlEndpoint;
+  readonly endpoint: Endpoint;
   /** `$OWNED_HOME`: the directory that it works in. */
   readonly home: string;
   /** `$OWNED_OWNER`, with `$OWNED_GENERATION` as the first epoch. */
@@ -45,7 +45,7 @@ export async function readOwnedEnvironment(
     credential: await readCredential(absolute('CREDENTIALS_DIRECTORY', required('CREDENTIALS_DIRECTORY'))),
   };
 
-  function readEndpoint(): ControlEndpoint {
+  function readEndpoint(): Endpoint {
     const socket = variables.OWNED_CONTROL_SOCKET;
     if (!socket) {
       const host = required('OWNED_CONTROL_HOST', ' and OWNED_CONTROL_PORT, or OWNED_CONTROL_SOCKET');

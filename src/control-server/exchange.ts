@@ -1,7 +1,7 @@
 import { Agent, request as httpRequest, type RequestOptions } from 'node:http';
 import { join } from 'node:path';
 import { matching } from './form';
-import { ControlBounds, MAC_HEADER, MAX_SOCKET_PATH, TOKEN, type ControlEndpoint } from './protocol';
+import { ControlBounds, MAC_HEADER, MAX_SOCKET_PATH, TOKEN, type Endpoint } from './protocol';
 
 /**
  * What a failed call means.
@@ -63,7 +63,7 @@ export interface Answer {
  * sent on a connection that was used before, and on no other. Resolves with any whole answer of type application/json,
  * whatever its status; rejects with {@link ControlError} of kind `unreachable`, `timeout` or `not-the-protocol`.
  */
-export function exchange(endpoint: ControlEndpoint, root: string, call: Call): Promise<Answer> {
+export function exchange(endpoint: Endpoint, root: string, call: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const { method, path, timeoutMs, credential, body = '', connection } = call;
     const place = placeOf(endpoint, root);
@@ -116,13 +116,13 @@ export function exchange(endpoint: ControlEndpoint, root: string, call: Call): P
 }
 
 /** An error about the server at `endpoint`; `words` go on after its name. */
-export function controlError(endpoint: ControlEndpoint, kind: ControlErrorKind, words: string): ControlError {
+export function controlError(endpoint: Endpoint, kind: ControlErrorKind, words: string): ControlError {
   const name = 'socket' in endpoint ? endpoint.socket : `${endpoint.host} port ${endpoint.port}`;
   return new ControlError(kind, `control server at ${name} ${words}`);
 }
 
 /** Where the endpoint is as seen from here; undefined for a socket path that is too long. */
-function placeOf(endpoint: ControlEndpoint, root: string): RequestOptions | undefined {
+function placeOf(endpoint: Endpoint, root: string): RequestOptions | undefined {
   if (!('socket' in endpoint)) return { host: endpoint.host, port: endpoint.port };
   const socketPath = join(root, endpoint.socket);
   return Buffer.byteLength(socketPath) <= MAX_SOCKET_PATH ? { socketPath } : undefined;

@@ -1,5 +1,5 @@
 import { isAbsolute } from 'node:path';
-import { ControlBounds, isLoopback, TOKEN, type ControlEndpoint } from './protocol';
+import { ControlBounds, isLoopback, TOKEN, type Endpoint } from './protocol';
 
 /*
  * The form of what others wrote, a server's answer or a file. Each function answers with the value once it has the
@@ -45,7 +45,7 @@ export function capabilitiesOf(value: unknown): readonly string[] | undefined {
  * Either a unix socket or a port of a loopback address (127.0.0.0/8, `::1`). Not `localhost`: what a name stands for is
  * up to the host's resolver, and the credential crosses this connection in plain text.
  */
-export function endpointOf(value: unknown): ControlEndpoint | undefined {
+export function endpointOf(value: unknown): Endpoint | undefined {
   const fields = objectOf(value);
   if (!fields) return undefined;
   if ('socket' in fields) {

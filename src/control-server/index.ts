@@ -8,7 +8,7 @@ export type { OwnedEnvironment } from './environment';
 export { CONTROL_PROTOCOL, ControlPath, effectiveLease } from './protocol';
 export type {
   AdoptAnswer,
-  ControlEndpoint,
+  Endpoint,
   ControlFault,
   ControlFaultCode,
   EffectiveLease,

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { lstat, unlink } from 'node:fs/promises';
 import { connect, type Server } from 'node:net';
 import { endpointOf } from './form';
-import { MAX_SOCKET_PATH, type ControlEndpoint } from './protocol';
+import { MAX_SOCKET_PATH, type Endpoint } from './protocol';
 
 /** Throws unless it is an address that only this machine reaches. Not a name: what that means is up to others. */
-export function requireLocal(endpoint: ControlEndpoint): void {
+export function requireLocal(endpoint: Endpoint): void {
   if (!endpointOf(endpoint)) {
     const remedy =
       'use a loopback address (127.0.0.1, ::1) and a port from 1 to 65535, or an absolute path of a socket';
@@ -20,7 +20,7 @@ export function requireLocal(endpoint: ControlEndpoint): void {
 }
 
 /** Resolves once the server listens there, which {@link requireLocal} has been asked about. The socket file that a dead server has left is removed first. */
-export async function listen(server: Server, endpoint: ControlEndpoint): Promise<void> {
+export async function listen(server: Server, endpoint: Endpoint): Promise<void> {
   if ('socket' in endpoint) await removeStale(endpoint.socket);
   server.listen('socket' in endpoint ? endpoint.socket : endpoint);
   try {

@@ -1,8 +1,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { isIPv4 } from 'node:net';
-import type { ControlEndpoint } from '../contract/control';
+import type { Endpoint } from '../contract/endpoint';
 
-export type { ControlEndpoint };
+export type { Endpoint };
 
 /**
  * The ownership protocol, version 1, as both sides have it: paths, answers, bounds, the MAC and the effective lease.
@@ -53,7 +53,7 @@ export interface Identity {
   /** Random, one for each process of the server. */
   readonly serverId: string;
   /** Where the server listens by its own account. A stranger that passes the challenge on is found out by it. */
-  readonly endpoint: ControlEndpoint;
+  readonly endpoint: Endpoint;
   /** The directory that it works in. */
   readonly home: string;
   readonly capabilities: readonly string[];
@@ -121,7 +121,7 @@ export function isLoopback(host: string): boolean {
 }
 
 /** Whether two endpoints are the same place, as written: who listens on a loopback address says which one. */
-export function sameEndpoint(a: ControlEndpoint, b: ControlEndpoint): boolean {
+export function sameEndpoint(a: Endpoint, b: Endpoint): boolean {
   if ('socket' in a || 'socket' in b) return 'socket' in a && 'socket' in b && a.socket === b.socket;
   return a.host === b.host && a.port === b.port;
 }

@@ -1,4 +1,4 @@
-import { NEVER_STARTED, type ExitReport, type Placement, type Proof } from '../contract/facts';
+import { NEVER_STARTED, placedEndpoint, type ExitReport, type Placement, type Proof } from '../contract/facts';
 import { parseUnit, unitPattern } from '../contract/names';
 import type { UnitProperties } from '../systemd/port';
 import { filesOf, monotonicNow, type HostContext } from './context';
@@ -38,8 +38,13 @@ export async function letGo(host: HostContext, subject: StopSubject): Promise<vo
     // Last, for it is by them that the next worker process knows what this one did not come to.
     for (const generation of await files.generations()) {
       if (generation > subject.generation) continue;
-      if (generation === placement?.generation) await files.generation(generation).letGo();
-      else await files.generation(generation).remove();
+      const of = files.generation(generation);
+      // Of one that can't be read, the port is free all the same: its generation is gone.
+      const launch = await of.launch.read().catch(() => undefined);
+      const known = generation === placement?.generation ? placement : launch?.placement;
+      if (known) await host.ports.free({ ...known, resource }, placedEndpoint(known));
+      if (generation === placement?.generation) await of.letGo();
+      else await of.remove();
     }
   } catch (error) {
     host.log.warn('could not clean up after the proof', { resource, error: messageOf(error) });

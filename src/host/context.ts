@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { prefixSlice, resourceSlice } from '../contract/names';
 import type { SystemdPort } from '../systemd/port';
+import type { Ports } from './endpoint';
 import { ResourceFiles } from './generation-files';
 import type { Instance } from './instance';
 import type { HostLog } from './log';
@@ -19,6 +20,8 @@ export interface HostContext {
   readonly managerCgroup: string;
   /** µs that `OnBootSec=` counts from, on CLOCK_MONOTONIC (lease.ts). */
   readonly bootBase: number;
+  /** Those that are allocated to generations. */
+  readonly ports: Ports;
   readonly log: HostLog;
 }
 

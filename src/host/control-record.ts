@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { capabilitiesOf, endpointOf, matching, parseObject, pathOf } from '../control-server/form';
-import { CREDENTIAL, type ControlEndpoint } from '../control-server/protocol';
+import { CREDENTIAL, type Endpoint } from '../control-server/protocol';
 import { readBounded, writeFileDurably } from './files';
 
 /** Where the control server of a generation is and what it must be to be adopted. Never the credential (G9). */
 export interface ControlRecord {
   readonly version: 1;
-  readonly endpoint: ControlEndpoint;
+  readonly endpoint: Endpoint;
   readonly unit: string;
   /** As systemd and the process have it, 32 hex digits. */
   readonly invocation: string;

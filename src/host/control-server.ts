@@ -1,9 +1,9 @@
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { ControlConfig, Program } from '../config/config';
 import { expand } from '../config/expand';
 import type { AwaitServerAnswer, OwnerIdentity } from '../contract/activities';
-import type { ControlEndpoint, PlacedControl } from '../contract/control';
+import type { PlacedControl } from '../contract/control';
+import type { Endpoint } from '../contract/endpoint';
 import {
   ControlClient,
   ControlError,
@@ -17,65 +17,13 @@ import { newCredential, readCredential, writeControlRecord, writeCredential } fr
 import type { GenerationFiles, LaunchRecord } from './generation-files';
 import { messageOf } from './log';
 
-/** No port of a program's range is free. */
-export class NoPortError extends Error {
-  override readonly name = 'NoPortError';
-}
-
-/**
- * The ports that this worker has given to processes. A server binds its port some time after it was chosen, and until then
- * nothing but this list tells that it is taken.
- */
-export class Ports {
-  private readonly taken = new Set<number>();
-
-  /** The first port of a range that is neither given away nor bound by anybody. Rejects with {@link NoPortError}. */
-  async take(host: string, [first, last]: readonly [number, number]): Promise<number> {
-    for (let port = first; port <= last; port++) {
-      if (this.taken.has(port)) continue;
-      this.taken.add(port);
-      if (await isFree(host, port)) return port;
-      this.taken.delete(port);
-    }
-    throw new NoPortError(`no port of ${first}-${last} is free on ${host}`);
-  }
-
-  /** A process has it, from an earlier worker process perhaps. */
-  keep(endpoint: ControlEndpoint | undefined): void {
-    if (endpoint && 'port' in endpoint) this.taken.add(endpoint.port);
-  }
-
-  /** Nothing has it any more. */
-  free(endpoint: ControlEndpoint | undefined): void {
-    if (endpoint && 'port' in endpoint) this.taken.delete(endpoint.port);
-  }
-}
-
-function isFree(host: string, port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', () => resolve(false));
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(true)));
-  });
-}
-
-/** Chooses where a server of this generation listens. Rejects with {@link NoPortError}. */
-export async function chooseEndpoint(
-  { listen }: ControlConfig,
-  values: Readonly<Record<string, string>>,
-  ports: Ports,
-): Promise<ControlEndpoint> {
-  if ('socket' in listen) return { socket: expand(listen.socket, values) };
-  return { host: listen.host, port: await ports.take(listen.host, listen.ports) };
-}
-
 /** What a placement says of the server. */
 export function placeControl(
   control: ControlConfig,
   values: Readonly<Record<string, string>>,
   owner: OwnerIdentity,
   files: GenerationFiles,
-  endpoint: ControlEndpoint,
+  endpoint: Endpoint,
 ): PlacedControl {
   const { intervalMs, timeoutMs, withinMs, require } = control.health;
   return {
@@ -118,7 +66,7 @@ export async function makeCredential(host: HostContext, files: GenerationFiles):
 }
 
 /** The caller's side of the protocol for an endpoint of this host. */
-export function controlClient(host: HostContext, endpoint: ControlEndpoint): ControlClient {
+export function controlClient(host: HostContext, endpoint: Endpoint): ControlClient {
   return new ControlClient(endpoint, host.root);
 }
 

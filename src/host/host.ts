@@ -21,6 +21,7 @@ import { claimPrefix } from './claim';
 import { filesOf, monotonicNow, type HostContext } from './context';
 import { adoptServer, readEndpoint, reclaimServer } from './control-recovery';
 import { awaitServer } from './control-server';
+import { Ports } from './endpoint';
 import { writeExitScript } from './exit-record';
 import { ResourceFiles, type HoldRecord } from './generation-files';
 import { openInstance, type Instance } from './instance';
@@ -107,6 +108,7 @@ export class Host {
       cgroupRoot,
       managerCgroup,
       bootBase,
+      ports: new Ports(join(root, runDirectory)),
       log,
     };
     const host = new Host(context, options.programs, options);
@@ -122,13 +124,7 @@ export class Host {
   async start(input: StartInput, received = monotonicNow()): Promise<StartAnswer> {
     this.checkInstance(input.instance);
     return this.tracker.turns.take(input.resource, async () => {
-      const { answer, files, leased } = await startGeneration(
-        this.context,
-        this.programs,
-        input,
-        received,
-        this.tracker.ports,
-      );
+      const { answer, files, leased } = await startGeneration(this.context, this.programs, input, received);
       const held = files && (await this.tracker.load(files));
       if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
       if (held && leased === false) await this.tracker.leaseMissing(held);

@@ -1,24 +1,18 @@
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Program } from '../config/config';
+import type { Listen, Program } from '../config/config';
 import { expand } from '../config/expand';
 import { checkParameters } from '../config/programs';
 import { PROTOCOL, type StartAnswer, type StartInput } from '../contract/activities';
-import type { ControlEndpoint } from '../contract/control';
-import type { Placement } from '../contract/facts';
+import type { Endpoint } from '../contract/endpoint';
+import { placedEndpoint, type Placement } from '../contract/facts';
 import { generationUnit, leaseUnits, resourceSlice } from '../contract/names';
 import { MAX_SOCKET_PATH } from '../control-server/protocol';
 import { SystemdError, type Job, type TransientUnit, type UnitProperties } from '../systemd/port';
 import { adopt, look, type Adopted } from './adoption';
 import { filesOf, type HostContext } from './context';
-import {
-  chooseEndpoint,
-  controlEnvironment,
-  makeCredential,
-  NoPortError,
-  placeControl,
-  type Ports,
-} from './control-server';
+import { controlEnvironment, makeCredential, placeControl } from './control-server';
+import { allocateEndpoint, endpointEnvironment, endpointValues, NoPortError } from './endpoint';
 import { mergeEnvironment } from './environment';
 import { exitScriptPath } from './exit-record';
 import type { GenerationFiles, LaunchRecord, LeaseRecord } from './generation-files';
@@ -57,7 +51,6 @@ export async function startGeneration(
   programs: Readonly<Record<string, Program>>,
   input: StartInput,
   received: number,
-  ports: Ports,
 ): Promise<Started> {
   const { resource, generation } = input;
   const { instance } = host.identity;
@@ -86,28 +79,41 @@ export async function startGeneration(
 
   const files = await resourceFiles.make(generation);
   if (!files) return outdated(generation); // another attempt for this generation was faster
+  const holder = { prefix: host.prefix, resource, generation };
   const lease = { n: 1, oldest: 1, deadline: received + program.leaseMs * 1000 };
   let launch: LaunchRecord;
-  let endpoint: ControlEndpoint | undefined;
+  let endpoint: Endpoint | undefined;
   try {
-    endpoint = program.control && (await chooseEndpoint(program.control, valuesOf(input), ports));
+    const listen = listenOf(program);
+    endpoint = listen && (await allocateEndpoint(listen, valuesOf(input), host.ports, holder));
     launch = await prepare(host, program, input, files, lease, endpoint);
     await files.open();
     const floor = await resourceFiles.floor();
     if (floor >= generation) {
-      await files.remove();
-      ports.free(endpoint);
+      await drop(host, files, resource, endpoint);
       return outdated(floor);
     }
   } catch (error) {
-    await files.remove(); // nothing was asked of systemd yet
-    ports.free(endpoint);
+    await drop(host, files, resource, endpoint); // nothing was asked of systemd yet
     if (error instanceof NoPortError) return { answer: { kind: 'blocked', reason: error.message, instance } };
     throw error;
   }
-  const started = await start(host, program, launch, files, lease);
-  if (!started.launch) ports.free(endpoint);
-  return started;
+  return start(host, program, launch, files, lease);
+}
+
+/** Lets go of a generation of which nothing was started. */
+async function drop(
+  host: HostContext,
+  files: GenerationFiles,
+  resource: string,
+  endpoint: Endpoint | undefined,
+): Promise<void> {
+  await files.remove();
+  await host.ports.free({ prefix: host.prefix, resource, generation: files.generation }, endpoint);
+}
+
+function listenOf({ control, endpoint }: Program): Listen | undefined {
+  return control?.listen ?? endpoint;
 }
 
 /** What the templates of a program are filled with. */
@@ -139,12 +145,12 @@ export function programOf(
     const text = problems.map((p) => `parameter ${p.parameter} ${p.value} ${p.message} (${p.remedy})`).join('; ');
     throw new ProgramRefusedError(`program "${input.program}": ${text}`);
   }
-  const { listen } = program.control ?? {};
+  const listen = listenOf(program);
   const socket = listen && 'socket' in listen ? expand(listen.socket, valuesOf(input)) : '';
   if (Buffer.byteLength(socket) > MAX_SOCKET_PATH) {
     throw new ProgramRefusedError(
       `program "${input.program}": its socket ${socket} is longer than the ${MAX_SOCKET_PATH} bytes of unix(7); ` +
-        'give control.socket a shorter path, or the resource a shorter name',
+        'give the socket a shorter path, or the resource a shorter name',
     );
   }
   return program;
@@ -157,18 +163,20 @@ async function prepare(
   input: StartInput,
   files: GenerationFiles,
   lease: LeaseRecord,
-  endpoint: ControlEndpoint | undefined,
+  endpoint: Endpoint | undefined,
 ): Promise<LaunchRecord> {
   const values = valuesOf(input);
   const control = program.control && endpoint && placeControl(program.control, values, input.owner, files, endpoint);
   const [executable, ...rest] = program.exec;
-  const command = [executable, ...rest.map((argument) => expand(argument, values))];
+  const inArguments = { ...values, ...(program.endpoint && endpoint && endpointValues(endpoint)) };
+  const command = [executable, ...rest.map((argument) => expand(argument, inArguments))];
   const environment = await mergeEnvironment(
     program,
     values,
     {
       OWNED_RESOURCE: input.resource,
       OWNED_GENERATION: String(files.generation),
+      ...(program.endpoint && endpoint && endpointEnvironment(endpoint)),
       ...(control && controlEnvironment(program.control, control, input.owner)),
     },
     host.root,
@@ -179,7 +187,11 @@ async function prepare(
     resource: input.resource,
     parameters: input.parameters,
     owner: input.owner,
-    placement: { ...placementOf(host, program, input, files.generation), control },
+    placement: {
+      ...placementOf(host, program, input, files.generation),
+      ...(program.endpoint && { endpoint }),
+      control,
+    },
     command,
     environment: environment.layers,
     uid,
@@ -230,7 +242,7 @@ async function start(
     if (!(error instanceof SystemdError)) throw error;
     if (error.kind !== 'unknown') {
       // An answer: nothing was made, and nothing is on its way.
-      await files.remove();
+      await drop(host, files, resource, placedEndpoint(placement));
       if (error.kind === 'bad-unit') throw new ProgramRefusedError(error.message, { cause: error });
       return { answer: { kind: 'blocked', reason: error.message, instance: placement.instance } };
     }
@@ -311,7 +323,7 @@ async function settle(
     unit = await readStarted(host, placement.unit);
   }
   if (!unit?.InvocationID) {
-    await files.remove();
+    await drop(host, files, resource, placedEndpoint(placement));
     await stopLeaseUnit(host, leaseUnits(placement.unit, 1).timer).catch(() => undefined); // then it ends by itself, later
     const seen = unit ? `it never ran (${unit.Result ?? '?'})` : 'it is not there';
     return {

@@ -2,7 +2,6 @@ import type { StopAnswer } from '../contract/activities';
 import type { Proof } from '../contract/facts';
 import { letGo, recordEnd } from './after-proof';
 import { readCondition, type Condition } from './condition';
-import { Ports } from './control-server';
 import { monotonicNow, type HostContext } from './context';
 import type { GenerationFiles } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
@@ -29,8 +28,6 @@ export class Tracker {
   /** Woken, by resource, whenever something may have changed. */
   readonly wakers = new Wakers();
   readonly keeper: LeaseKeeper;
-  /** Those that control servers listen on. */
-  readonly ports = new Ports();
   private readonly observer: Observer;
   private readonly held = new Map<string, Held>();
   /** Generations that are being looked at → whether they were woken meanwhile. */
@@ -78,7 +75,6 @@ export class Tracker {
     }
     const held: Held = { files, launch, lease, hold, stopping };
     this.held.set(unit, held);
-    this.ports.keep(launch.placement.control?.endpoint);
     this.observer.track(held);
     return held;
   }
@@ -121,7 +117,6 @@ export class Tracker {
     this.host.log.info('proven', { resource, generation: proof.generation, by: proof.by, exit: end.exit.wording });
     for (const held of this.heldOf(subject)) {
       this.held.delete(held.launch.placement.unit);
-      this.ports.free(held.launch.placement.control?.endpoint);
       this.observer.untrack(held);
       this.keeper.forget(held);
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });

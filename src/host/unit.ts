@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { dirname } from 'node:path';
 import type { Program } from '../config/config';
 import { expand } from '../config/expand';
 import { hardeningSettings } from '../config/hardening';
@@ -85,9 +86,16 @@ export function serviceUnit(parts: ServiceParts): TransientUnit {
   };
 }
 
-/** The exit record's directory, and what a control server says it works in; that one may be missing. */
+/** The exit record's directory; what a control server works in; where a socket is to be made. Both of these may be missing. */
 function writablePaths({ program, files, values }: ServiceParts): readonly string[] {
-  return [files.exitDirectory, ...(program.control ? [`-${expand(program.control.home, values)}`] : [])];
+  const listen = program.control?.listen ?? program.endpoint;
+  const socketIn = listen && 'socket' in listen ? dirname(expand(listen.socket, values)) : '/';
+  const home = program.control && expand(program.control.home, values);
+  return [
+    files.exitDirectory,
+    ...(home === undefined ? [] : [`-${home}`]),
+    ...(socketIn === '/' ? [] : [`-${socketIn}`]), // the whole file system would be no protection
+  ];
 }
 
 /**

@@ -1,4 +1,5 @@
 import { recoveryText, serverText } from '../contract/control';
+import { endpointText } from '../contract/endpoint';
 import type { OwnerStatus } from '../contract/owner';
 
 /** The small table in the UI's current details: the facts of the workflow, for a person who wonders what it waits for. */
@@ -15,6 +16,7 @@ export function detailsTable(status: OwnerStatus): string {
     ],
     ['program', status.program],
     ['unit', placement?.unit],
+    ['endpoint', placement?.endpoint && endpointText(placement.endpoint)],
     ['server', control && placement?.control && serverText(control, placement.control.endpoint)],
     ['found', control?.recovery && recoveryText(control.recovery)],
     ['warnings', control?.warnings.join('; ') || undefined],

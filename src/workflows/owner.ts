@@ -1,7 +1,7 @@
 import { log, setCurrentDetails, upsertMemo, workflowInfo } from '@temporalio/workflow';
 import type { OwnerIdentity, RecoveryPlan } from '../contract/activities';
 import type { ControlStatus, Recovery } from '../contract/control';
-import type { ExitReport, Placement, Proof, RemainingProcess } from '../contract/facts';
+import { placedEndpoint, type ExitReport, type Placement, type Proof, type RemainingProcess } from '../contract/facts';
 import { hostTaskQueue } from '../contract/names';
 import type { OwnerState, OwnerStatus, OwnInput } from '../contract/owner';
 import { detailsTable } from './details';
@@ -205,6 +205,7 @@ export class Owner {
       since: data.since,
       hostUnreachableSince: data.hostUnreachableSince,
       placement: data.placement,
+      endpoint: data.placement && placedEndpoint(data.placement),
       control: this.control,
       rung: data.rung,
       asked: data.wish,

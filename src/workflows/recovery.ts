@@ -1,6 +1,7 @@
 import { CancellationScope } from '@temporalio/workflow';
 import type { RecoverAnswer, RecoverInput, RecoveryPlan } from '../contract/activities';
-import { endpointText, type RecordReading } from '../contract/control';
+import type { RecordReading } from '../contract/control';
+import { endpointText } from '../contract/endpoint';
 import type { Placement } from '../contract/facts';
 import { adoptServer, readEndpoint, reclaimServer, settled } from './host-calls';
 import type { Owner } from './owner';

@@ -1,4 +1,10 @@
-import { InvalidResourceError, NoOwnerError, OwnershipConflictError, type OwnOptions } from '../../src/client';
+import {
+  InvalidResourceError,
+  NoEndpointError,
+  NoOwnerError,
+  OwnershipConflictError,
+  type OwnOptions,
+} from '../../src/client';
 import { script } from '../support/owned-host';
 import { Scene } from '../support/scene';
 import { until } from '../support/until';
@@ -10,6 +16,7 @@ describe('an owner and those who ask for it', () => {
     scene = await Scene.open([
       script('sleeper', 'exec sleep 1000'),
       script('other', 'exec sleep 1000'),
+      script('listens', 'exec sleep 1000', { endpoint: { host: '127.0.0.1', ports: [24_190, 24_199] } }),
       script('tenant', 'exec sleep 1000', { parameters: { tenant: /^(?:[a-z]+)$/ } }),
     ]);
   });
@@ -34,6 +41,20 @@ describe('an owner and those who ask for it', () => {
     const units = new Set((await Promise.all(all.map(({ handle }) => handle.ready()))).map(({ unit }) => unit));
     expect(await scene.living('race')).toEqual([...units]);
     await all[0]!.handle.stop();
+  });
+
+  it('tells where its process listens, and has nothing to tell of one that declares no endpoint', async () => {
+    const { handle } = await scene.own('endpoint', 'listens');
+    const { endpoint } = await handle.ready();
+    expect(endpoint).toEqual({ host: '127.0.0.1', port: expect.any(Number) as number });
+    expect((await handle.status()).endpoint).toEqual(endpoint);
+    expect(await handle.endpoint()).toEqual({ ...endpoint, available: true });
+    await handle.stop();
+
+    const without = await scene.own('endpoint', 'sleeper');
+    expect(await without.handle.ready()).not.toHaveProperty('endpoint');
+    await expect(without.handle.endpoint()).rejects.toBeInstanceOf(NoEndpointError);
+    await without.handle.stop();
   });
 
   it('refuses a joiner with another program, host or parameters and shows both (G1)', async () => {

@@ -4,7 +4,8 @@ import { dirname, join } from 'node:path';
 import type { ControlConfig, Program } from '../../src/config';
 import { expand } from '../../src/config/expand';
 import type { StartAnswer } from '../../src/contract/activities';
-import type { ControlEndpoint, RecoveryReason, RecoveryScope } from '../../src/contract/control';
+import type { RecoveryReason, RecoveryScope } from '../../src/contract/control';
+import type { Endpoint } from '../../src/contract/endpoint';
 import type { Placement } from '../../src/contract/facts';
 import {
   control,
@@ -612,7 +613,7 @@ describeOnPrivateHost('a control server', () => {
       const worker = await suite.worker([withControl({ listen: { socket: `${directory}/\${resource}` } })]);
       await mkdir(join(suite.machine.root, directory, 'test'), { recursive: true });
       const { resource, placement, place, pid } = await leave(worker);
-      expect(placement.control!.endpoint).toEqual<ControlEndpoint>({ socket: `${directory}/${resource}` });
+      expect(placement.control!.endpoint).toEqual<Endpoint>({ socket: `${directory}/${resource}` });
       const { recovery } = await worker.host.adoptServer(recoverInput(resource, 'sessions'));
       expect(recovery).toMatchObject({ adopted: true, endpoint: placement.control!.endpoint });
       expect((await use(suite.machine, place, 'GET', '/sessions')).body).toMatchObject({ pid });

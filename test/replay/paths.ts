@@ -147,7 +147,7 @@ export const paths: Readonly<Record<string, (recording: Recording) => Promise<vo
   'control-server-lost': async (recording) => {
     const handle = await own(recording, 'server');
     await handle.ready();
-    const { credentialFile, available: _, ...endpoint } = await handle.endpoint();
+    const { credentialFile = '', available: _, ...endpoint } = await handle.endpoint();
     const credential = await readFile(join(recording.testHost.root, credentialFile), 'utf8');
     const somebody = { ownerId: 'somebody', epoch: Date.now() + 60_000 };
     const server = await new ControlClient(endpoint).prove([credential], 5_000);

@@ -2,9 +2,9 @@ import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import type { ControlConfig, Program } from '../../src/config';
-import type { OwnerHandle, ServerEndpoint } from '../../src/client';
+import type { OwnerHandle, OwnedEndpoint } from '../../src/client';
 import type { RecoverInput } from '../../src/contract/activities';
-import type { ControlEndpoint } from '../../src/contract/control';
+import type { Endpoint } from '../../src/contract/endpoint';
 import type { Placement } from '../../src/contract/facts';
 import { owner, program } from './owned-host';
 import type { Scene } from './scene';
@@ -73,7 +73,7 @@ export interface Reply {
 }
 
 /** Where a server is, and what opens it. */
-export type Place = ControlEndpoint & Pick<ServerEndpoint, 'credentialFile'>;
+export type Place = Endpoint & { readonly credentialFile: string };
 
 /** Someone on the server's host who uses it, with the credential as it is in its file now or with another one. */
 export async function use(
@@ -116,7 +116,7 @@ export async function identityOf(testHost: Pick<TestHost, 'root'>, place: Place)
 /** A server that serves, and what it is now. */
 export interface Serving {
   readonly handle: OwnerHandle;
-  readonly endpoint: ServerEndpoint;
+  readonly endpoint: OwnedEndpoint & Place;
   readonly placement: Placement;
   /** Its process, as its host numbers it, and its own random id: the same server is who has both. */
   readonly self: { readonly pid: unknown; readonly serverId: unknown };
@@ -134,7 +134,7 @@ export async function own(scene: Scene, name: string, program: string, hostId?: 
 /** What serves for an owner, once it does. */
 export async function serving({ testHost }: Scene, handle: OwnerHandle): Promise<Serving> {
   const placement = await handle.ready();
-  const endpoint = await handle.endpoint();
+  const endpoint = (await handle.endpoint()) as OwnedEndpoint & Place; // of a control server
   const credential = await credentialIn(testHost, endpoint);
   const { body } = await use(testHost, endpoint, 'GET', '/sessions');
   const self = { pid: body.pid, serverId: body.serverId };

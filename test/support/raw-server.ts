@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
-import type { ControlEndpoint } from '../../src/control-server/protocol';
+import type { Endpoint } from '../../src/control-server/protocol';
 
 /** What a server does with a request, which it gets whole, as it came over the wire. */
 export type Behaviour = (socket: Socket, request: string) => void;
 
 /** A server that may answer anything. */
 export interface RawServer {
-  readonly endpoint: ControlEndpoint;
+  readonly endpoint: Endpoint;
   readonly port: number;
   /** Every request so far, raw. */
   readonly requests: readonly string[];

@@ -11,7 +11,7 @@ import {
   MAC_HEADER,
   macOf,
   renewalInterval,
-  type ControlEndpoint,
+  type Endpoint,
 } from '../../src/control-server/protocol';
 import { newCredential } from '../../src/host/control-record';
 import { answer, openRawServer, type Behaviour, type RawServer } from '../support/raw-server';
@@ -28,7 +28,7 @@ const owner = { ownerId: 'run-1', epoch: 1_700_000_000_000 };
 const ownIdentity = {
   protocol: 1,
   serverId: 'server-1',
-  endpoint: { host: '127.0.0.1', port: 4000 } as ControlEndpoint,
+  endpoint: { host: '127.0.0.1', port: 4000 } as Endpoint,
   home: '/srv/home',
   capabilities: ['files', 'shell:2'],
   leaseMs: 60_000,
@@ -553,7 +553,7 @@ describe('the client of control servers', () => {
     proof.close();
   });
 
-  it.each<[ControlEndpoint]>([
+  it.each<[Endpoint]>([
     [{ host: '0.0.0.0', port: 80 }],
     [{ host: '192.0.2.1', port: 80 }],
     [{ host: 'localhost', port: 80 }],

@@ -14,7 +14,7 @@ import {
   OwnedEnvironmentError,
   readOwnedEnvironment,
   serveOwned,
-  type ControlEndpoint,
+  type Endpoint,
   type EndReason,
   type Identity,
   type LeaseSettings,
@@ -42,7 +42,7 @@ afterEach(async () => {
 });
 const cleanUp: (() => unknown)[] = [];
 
-const environmentFor = (endpoint: ControlEndpoint, more: Partial<OwnedEnvironment> = {}): OwnedEnvironment => ({
+const environmentFor = (endpoint: Endpoint, more: Partial<OwnedEnvironment> = {}): OwnedEnvironment => ({
   endpoint,
   home: folder,
   owner: first,
@@ -67,7 +67,7 @@ interface Sent {
 }
 
 /** Calls an endpoint, over connections that are kept. */
-function caller(endpoint: ControlEndpoint): (call: string, sent?: Sent) => Promise<Answer> {
+function caller(endpoint: Endpoint): (call: string, sent?: Sent) => Promise<Answer> {
   const agent = new Agent({ keepAlive: true });
   cleanUp.push(() => agent.destroy());
   const place = 'socket' in endpoint ? { socketPath: endpoint.socket } : endpoint;
@@ -102,7 +102,7 @@ async function open(
   const server = createServer();
   server.listen(on === 'unix socket' ? join(folder, 'socket') : { host: '127.0.0.1', port: 0 });
   await once(server, 'listening');
-  const endpoint: ControlEndpoint =
+  const endpoint: Endpoint =
     on === 'unix socket'
       ? { socket: join(folder, 'socket') }
       : { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
