@@ -67,10 +67,10 @@ describe('a hold in hard times', () => {
     config = await writeConfig(
       { server: scene.server, testHost, hostId: scene.hostId(PROCESSES) },
       {
-        once: there('3s'),
-        again: there('3s', { policy: 'always', backoff: '50ms' }),
-        patient: there('9s'),
-        pair: there('6s'),
+        once: there('6s'),
+        again: there('6s', { policy: 'always', backoff: '50ms' }),
+        patient: there('30s'),
+        pair: there('15s'),
       },
       { run: ['host'], prefix: `${testHost.unitPrefix}p` },
     );
@@ -156,7 +156,7 @@ describe('a hold in hard times', () => {
     expect(next.lastExit).toMatchObject({ wording: 'unowned' });
     // Whatever the worker had still to do when it was paused is done by the end of another lease.
     const since = Date.now();
-    const later = await scene.status('again', 'is renewed', ({ live }) => (live?.leaseUntil ?? 0) > since + 6000);
+    const later = await scene.status('again', 'is renewed', ({ live }) => (live?.leaseUntil ?? 0) > since + 12_000);
     expect(later).toMatchObject({ state: 'running', restarts: 1, placement: next.placement });
     expect(await scene.living('again')).toEqual([next.placement!.unit]);
     expect(await begun('again')).toHaveLength(2);
@@ -174,7 +174,7 @@ describe('a hold in hard times', () => {
     const status = await scene.status('patient', 'is renewed', ({ live }) => (live?.heartbeatAt ?? 0) > since);
     expect(status).toMatchObject({ state: 'running', restarts: 0, placement: { unit } });
     // Past the end of the lease that it had before.
-    await scene.status('patient', 'lives on', ({ live }) => (live?.heartbeatAt ?? 0) > since + 3000);
+    await scene.status('patient', 'lives on', ({ live }) => (live?.heartbeatAt ?? 0) > since + 10_000);
     expect(await scene.mainPid(unit)).toBe(pid);
     expect(await begun('patient')).toHaveLength(1);
     expect(await handle.stop()).toMatchObject({ end: 'stopped', exit: { wording: 'signal 15' } });
@@ -193,7 +193,11 @@ describe('a hold in hard times', () => {
 
     const next = await scene.status('taken-over', 'runs again', (s) => s.state === 'running' && s.live !== undefined);
     const since = Date.now();
-    const later = await scene.status('taken-over', 'is renewed', ({ live }) => (live?.leaseUntil ?? 0) > since + 9000);
+    const later = await scene.status(
+      'taken-over',
+      'is renewed',
+      ({ live }) => (live?.leaseUntil ?? 0) > since + 12_000,
+    );
     expect(later).toMatchObject({ state: 'running', restarts: next.restarts, placement: next.placement });
     expect(await scene.living('taken-over')).toEqual([next.placement!.unit]);
     expect((await begun('taken-over')).at(-1)).toContain(`${next.placement!.generation} `);
@@ -223,7 +227,7 @@ describe('a hold in hard times', () => {
     const since = Date.now();
     // Past the end of every lease that the dead one had renewed: the other one has them all now.
     await Promise.all(
-      names.map((name) => scene.status(name, 'is renewed', ({ live }) => (live?.heartbeatAt ?? 0) > since + 6000)),
+      names.map((name) => scene.status(name, 'is renewed', ({ live }) => (live?.heartbeatAt ?? 0) > since + 15_000)),
     );
     for (const [i, name] of names.entries()) {
       expect(await scene.living(name)).toEqual([units[i]]);

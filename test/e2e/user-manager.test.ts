@@ -21,7 +21,7 @@ describe('an ordinary user', () => {
       testHost = await host.userManager('nobody');
     } else testHost = await openTestHost(); // that is an ordinary user's own manager
     scene = await Scene.open([script('sleeper', '')], { testHost, workers: [{ run: ['workflows'] }] });
-    const programs = { sleeper: { exec: ['/bin/sh', '-c', 'exec sleep 1000'], hardening: 'off', lease: '3s' } };
+    const programs = { sleeper: { exec: ['/bin/sh', '-c', 'exec sleep 1000'], hardening: 'off', lease: '6s' } };
     const at = { server: scene.server, testHost, hostId: scene.hostId() };
     worker = runCli(testHost, ['--config', await writeConfig(at, programs, { run: ['host'] }), 'worker']);
     await worker.line('serving the host');
@@ -41,7 +41,7 @@ describe('an ordinary user', () => {
     const later = await scene.status(
       'mine',
       'has lived for a lease',
-      ({ live }) => live!.leaseUntil > first.live!.leaseUntil + 3000,
+      ({ live }) => live!.leaseUntil > first.live!.leaseUntil + 6000,
     );
     expect(later).toMatchObject({ state: 'running', restarts: 0, live: { unit } });
     expect(await scene.mainPid(unit)).toBe(pid);

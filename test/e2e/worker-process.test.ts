@@ -1,9 +1,11 @@
 import { OwnershipClient } from '../../src/client';
+import { ResourceFiles } from '../../src/host/generation-files';
 import { openTemporalServer, type TemporalServer } from '../support/temporal-server';
 import { openTestHost, type TestHost } from '../support/test-host';
+import { until } from '../support/until';
 import { runCli, writeConfig, type CliProcess } from '../support/worker-process';
 
-const programs = { sleeper: { exec: ['/bin/sh', '-c', 'exec sleep 1000'], hardening: 'off', lease: '6s' } };
+const programs = { sleeper: { exec: ['/bin/sh', '-c', 'exec sleep 1000'], hardening: 'off', lease: '2 min' } };
 
 describe('the worker process', () => {
   let server: TemporalServer;
@@ -44,8 +46,11 @@ describe('the worker process', () => {
     const { handle } = await client.own({ resource: 'worker/one', program: 'sleeper', host: hostId });
     const { unit, generation } = await handle.ready();
     const pid = await mainPid(unit);
-    // The hold's token is on disk once the host has it; its first heartbeat shows that.
-    while ((await handle.status()).live === undefined) await new Promise((resolve) => setTimeout(resolve, 100));
+    // The one that is taken once it is ready, and not completed by that.
+    const { root, runDirectory, unitPrefix } = testHost;
+    const files = new ResourceFiles(root, runDirectory, unitPrefix, 'worker/one').generation(generation);
+    await until('the hold’s token is on disk', async () => (await files.hold.read())?.ready);
+    const { deadline } = (await files.lease.read())!;
 
     const told = performance.now();
     first.kill('SIGTERM');
@@ -53,14 +58,11 @@ describe('the worker process', () => {
     expect(performance.now() - told).toBeLessThan(2_000);
     expect((await testHost.systemctl('is-active', unit)).trim()).toBe('active');
 
-    const restarted = Date.now();
     const second = await startWorker(config);
     expect(await second.line('going on with')).toMatchObject({ resource: 'worker/one', generation, hold: true });
-    // Past the end of the lease that the first worker had renewed last: only the second one can have renewed it since.
-    for (let live; (live?.heartbeatAt ?? 0) < restarted + 6_000;) {
-      await new Promise((resolve) => setTimeout(resolve, 250));
-      live = (await handle.status()).live;
-    }
+    // By an answer to that token, long before the next renewal would have been due.
+    await until('the second worker renews the lease', async () => (await files.lease.read())!.deadline > deadline);
+    expect(await handle.status()).toMatchObject({ state: 'running', restarts: 0, live: { unit } });
     expect(await mainPid(unit)).toBe(pid);
 
     const result = await handle.stop({ reason: 'the test is over' });
