@@ -16,6 +16,7 @@ import { ConfigError, DEFAULT_CONFIG_FILE, EXIT_CONFIG, loadConfig, resolveConne
 import { ClaimedError } from './host/instance';
 import { recoveryText, serverText } from './contract/control';
 import { endpointText } from './contract/endpoint';
+import { programText } from './contract/facts';
 import { NoTemporalError } from './no-temporal-error';
 
 /** Exit code of `stop` when the process is not proven dead in time: the owner goes on stopping it (EX_TEMPFAIL). */
@@ -138,7 +139,8 @@ function statusText(status: LiveStatus): string {
   const rows: [string, string | undefined][] = [
     ['state', status.state + (status.hostUnreachableSince === undefined ? '' : ', host unreachable')],
     ['since', new Date(status.since).toISOString()],
-    ['program', `${status.program} on ${status.host}`],
+    ['program', programText(status.program, status.programState)],
+    ['host', status.host],
     ['unit', placement?.unit],
     ['endpoint', placement?.endpoint && endpointText(placement.endpoint)],
     ['server', control && placement?.control && serverText(control, placement.control.endpoint)],

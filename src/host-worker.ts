@@ -34,6 +34,8 @@ export interface HostWorker {
   readonly taskQueue: string;
   /** Serves the host until `shutdown` was called; rejects when the worker fails. All units go on. */
   run(): Promise<void>;
+  /** Takes over the programs of a configuration that was read again; see `Host.reload`. */
+  reload(config: Pick<Config, 'programs'>): void;
   shutdown(): void;
 }
 
@@ -133,7 +135,7 @@ function running(host: Host, worker: Worker, taskQueue: string): HostWorker {
       await host.close();
     }
   };
-  return { host, taskQueue, run, shutdown };
+  return { host, taskQueue, run, reload: ({ programs }) => host.reload(programs), shutdown };
 }
 
 /**

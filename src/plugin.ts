@@ -22,12 +22,22 @@ export interface SystemdPluginOptions {
 export class SystemdPlugin extends SimplePlugin {
   /** What the worker was made with: the host's own worker is made from it. */
   private workerOptions: WorkerOptions | undefined;
+  private hostWorker: HostWorker | undefined;
 
   constructor(
-    private readonly config: Config,
+    private config: Config,
     private readonly settings: SystemdPluginOptions = {},
   ) {
     super({ name: 'temporal-systemd.SystemdPlugin' });
+  }
+
+  /**
+   * Takes over the programs of a configuration that was read again, without a restart: what runs goes on as it was started,
+   * and its owner's status says that its program has changed. Everything else of a configuration needs a new worker.
+   */
+  reload({ programs }: Pick<Config, 'programs'>): void {
+    this.config = { ...this.config, programs };
+    this.hostWorker?.reload({ programs });
   }
 
   override configureWorker(options: WorkerOptions): WorkerOptions {
@@ -51,8 +61,12 @@ export class SystemdPlugin extends SimplePlugin {
         root: this.settings.root,
         worker: { dataConverter: options.dataConverter },
       });
-      await beside(await opening.catch((error: unknown) => giveUp(worker, runWorker, error)), worker, runWorker);
+      const hostWorker = await opening.catch((error: unknown) => giveUp(worker, runWorker, error));
+      hostWorker.reload(this.config); // it may have been read again meanwhile
+      this.hostWorker = hostWorker;
+      await beside(hostWorker, worker, runWorker);
     } finally {
+      this.hostWorker = undefined;
       if (connection !== options.connection) await connection.close();
     }
   }

@@ -1,5 +1,5 @@
 import type { RecordReading, Recovery } from './control';
-import type { ExitReport, Placement, Proof, RemainingProcess } from './facts';
+import type { ExitReport, Placement, ProgramState, Proof, RemainingProcess } from './facts';
 
 /** Names of the activities, prefixed: a plugin's activity silently wins over a user's of the same name. */
 export const ActivityName = {
@@ -74,6 +74,8 @@ export interface HoldInput {
   readonly greet: boolean;
   /** The control server refuses this owner: its lease is not to be renewed, only its end to be told. */
   readonly lost?: boolean;
+  /** What the owner knows of its program's definition; an owner that sends none is told none. */
+  readonly programState?: ProgramState;
 }
 
 /** Why a hold completed. The owner acts and, where the process goes on, holds again. */
@@ -82,6 +84,8 @@ export type HoldEvent =
   | { readonly kind: 'holding' }
   /** The process says it is ready. */
   | { readonly kind: 'ready' }
+  /** `temporal.yaml` says something else of the program by now, or again what it said at the start. The process goes on. */
+  | { readonly kind: 'program'; readonly state: ProgramState }
   /** The control server gave no answer to a renewal. Its lease runs on; `ready` follows once it answers again. */
   | { readonly kind: 'unavailable'; readonly reason: string }
   /** The control server no longer takes this owner for its own: another epoch or credential is in force there. */

@@ -31,6 +31,21 @@ export interface Placement {
   readonly control?: PlacedControl;
 }
 
+/** What `temporal.yaml` says of a process's program, against what it said when the process was started. */
+export type ProgramState = 'current' | 'changed' | 'removed';
+
+/** A program with what has become of its definition since the process was started, for people. */
+export function programText(program: string, state: ProgramState = 'current'): string {
+  switch (state) {
+    case 'current':
+      return program;
+    case 'changed':
+      return `${program}: program changed since the start; restart takes the new one`;
+    case 'removed':
+      return `${program}: program no longer in temporal.yaml; it runs on, and can't be started again`;
+  }
+}
+
 /** Where a placed process listens, control server or not; undefined where its program declares no endpoint. */
 export function placedEndpoint({ control, endpoint }: Placement): Endpoint | undefined {
   return control?.endpoint ?? endpoint;

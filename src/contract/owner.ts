@@ -1,7 +1,7 @@
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from '@temporalio/common';
 import type { ControlStatus } from './control';
 import type { Endpoint } from './endpoint';
-import type { ExitReport, Placement, Proof, RemainingProcess } from './facts';
+import type { ExitReport, Placement, ProgramState, Proof, RemainingProcess } from './facts';
 
 /** Workflow type of the owner. */
 export const OWNER_WORKFLOW = 'systemd.own';
@@ -68,6 +68,8 @@ export type ReadyAnswer =
 export interface OwnerStatus {
   readonly resource: string;
   readonly program: string;
+  /** Whether the host's `temporal.yaml` still says of the program what it said when the process was started. */
+  readonly programState?: ProgramState;
   readonly host: string;
   readonly parameters: Readonly<Record<string, string>>;
   readonly ownerId: string;

@@ -5,6 +5,7 @@ import type { Ports } from './endpoint';
 import { ResourceFiles } from './generation-files';
 import type { Instance } from './instance';
 import type { HostLog } from './log';
+import type { Programs } from './programs';
 
 /** What every part of a host's worker needs to know about the host. */
 export interface HostContext {
@@ -20,6 +21,8 @@ export interface HostContext {
   readonly managerCgroup: string;
   /** µs that `OnBootSec=` counts from, on CLOCK_MONOTONIC (lease.ts). */
   readonly bootBase: number;
+  /** What may run here. */
+  readonly programs: Programs;
   /** Those that are allocated to generations. */
   readonly ports: Ports;
   readonly log: HostLog;

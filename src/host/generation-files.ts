@@ -2,7 +2,7 @@ import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { escapeResource, unescapeResource } from '../contract/names';
 import type { OwnerIdentity } from '../contract/activities';
-import type { ExitReport, Placement, Proof } from '../contract/facts';
+import type { ExitReport, Placement, ProgramState, Proof } from '../contract/facts';
 import { readIfThere, writeFileWhole } from './files';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
@@ -13,6 +13,8 @@ export interface LaunchRecord {
   /** Whose it is now: adoption writes the next owner. */
   readonly owner: OwnerIdentity;
   readonly placement: Placement;
+  /** Stands for the program's definition as it was then (programs.ts). */
+  readonly definition?: string;
   /** Of a control server: the epoch of its adoption; its generation where nobody has adopted it. */
   readonly epoch?: number;
   /** The command as it was resolved. */
@@ -42,6 +44,7 @@ export interface HoldRecord {
   readonly ready: boolean;
   readonly greet: boolean;
   readonly lost?: boolean;
+  readonly programState?: ProgramState;
   /** Epoch ms at which this attempt was scheduled: a newer hold replaces an older one. */
   readonly scheduledAt: number;
 }

@@ -29,7 +29,8 @@ import { bootBaseOf } from './lease';
 import { messageOf, type HostLog } from './log';
 import type { OwnerLink } from './owner-link';
 import { generationUnits } from './readings';
-import { programOf, ProgramRefusedError, startGeneration } from './starter';
+import { ProgramRefusedError, Programs } from './programs';
+import { startGeneration } from './starter';
 import { climb, closeGenerations, stillRunning, StillRunningError, tryProve } from './stopper';
 import { Tracker } from './tracker';
 import { within } from './turns';
@@ -73,7 +74,6 @@ export class Host {
 
   private constructor(
     readonly context: HostContext,
-    private readonly programs: Readonly<Record<string, Program>>,
     options: HostOptions,
   ) {
     this.tracker = new Tracker(context, options.link, options.resyncMs);
@@ -108,10 +108,11 @@ export class Host {
       cgroupRoot,
       managerCgroup,
       bootBase,
+      programs: new Programs(options.programs),
       ports: new Ports(join(root, runDirectory)),
       log,
     };
-    const host = new Host(context, options.programs, options);
+    const host = new Host(context, options);
     await host.resume();
     return host;
   }
@@ -124,7 +125,7 @@ export class Host {
   async start(input: StartInput, received = monotonicNow()): Promise<StartAnswer> {
     this.checkInstance(input.instance);
     return this.tracker.turns.take(input.resource, async () => {
-      const { answer, files, leased } = await startGeneration(this.context, this.programs, input, received);
+      const { answer, files, leased } = await startGeneration(this.context, input, received);
       const held = files && (await this.tracker.load(files));
       if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
       if (held && leased === false) await this.tracker.leaseMissing(held);
@@ -178,7 +179,7 @@ export class Host {
   }
 
   private controlProgram(input: Pick<StartInput, 'resource' | 'program' | 'parameters'>): Program {
-    const program = programOf(this.programs, input);
+    const program = this.context.programs.find(input);
     if (program.control) return program;
     throw new ProgramRefusedError(
       `program "${input.program}" is no control server: it has no "control" in temporal.yaml`,
@@ -216,8 +217,8 @@ export class Host {
   async hold(input: HoldInput, token: string, scheduledAt: number): Promise<void> {
     const { placement, owner, resource } = input;
     this.checkInstance(placement.instance);
-    const { ready, greet, lost } = input;
-    const record: HoldRecord = { token, owner, ready, greet, lost, scheduledAt };
+    const { ready, greet, lost, programState } = input;
+    const record: HoldRecord = { token, owner, ready, greet, lost, programState, scheduledAt };
     const files = filesOf(this.context, placement.prefix, resource).generation(placement.generation);
     const served = placement.prefix === this.context.prefix;
     // In turn: what is being let go of at this moment must not be held on.
@@ -231,6 +232,17 @@ export class Host {
       return undefined;
     });
     if (event) await this.tracker.keeper.answer(record, event);
+  }
+
+  /**
+   * Takes other programs than before: starts are made from them from now on. What runs keeps what it was started with, and
+   * its owner is told that its program has changed.
+   */
+  reload(programs: Readonly<Record<string, Program>>): void {
+    const changed = this.context.programs.replace(programs);
+    if (changed.length === 0) return;
+    this.context.log.info('programs changed', { changed, programs: Object.keys(programs) });
+    this.tracker.wakeAll();
   }
 
   /** Ends the watching; resolves once nothing is under way any more. Every unit goes on, and the next worker holds it on. */

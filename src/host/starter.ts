@@ -1,13 +1,11 @@
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Listen, Program } from '../config/config';
+import type { Program } from '../config/config';
 import { expand } from '../config/expand';
-import { checkParameters } from '../config/programs';
 import { PROTOCOL, type StartAnswer, type StartInput } from '../contract/activities';
 import type { Endpoint } from '../contract/endpoint';
 import { placedEndpoint, type Placement } from '../contract/facts';
 import { generationUnit, leaseUnits, resourceSlice } from '../contract/names';
-import { MAX_SOCKET_PATH } from '../control-server/protocol';
 import { SystemdError, type Job, type TransientUnit, type UnitProperties } from '../systemd/port';
 import { adopt, look, type Adopted } from './adoption';
 import { filesOf, type HostContext } from './context';
@@ -17,14 +15,10 @@ import { mergeEnvironment } from './environment';
 import { exitScriptPath } from './exit-record';
 import type { GenerationFiles, LaunchRecord, LeaseRecord } from './generation-files';
 import { isArmed, leasePair, stopLeaseUnit } from './lease';
+import { listenOf, ProgramRefusedError, valuesOf } from './programs';
 import { together } from './turns';
 import { resourceSliceUnit, serviceUnit } from './unit';
 import { uidOf } from './users';
-
-/** The host has no such program, or the request does not fit it. Trying again can't help until temporal.yaml changes. */
-export class ProgramRefusedError extends Error {
-  override readonly name = 'ProgramRefusedError';
-}
 
 /** What this worker started or took over, for the observer to go on with. */
 export interface Started {
@@ -46,12 +40,7 @@ export interface Started {
  *
  * `received` is the moment (µs of CLOCK_MONOTONIC) at which the request reached this host: the first lease runs from it.
  */
-export async function startGeneration(
-  host: HostContext,
-  programs: Readonly<Record<string, Program>>,
-  input: StartInput,
-  received: number,
-): Promise<Started> {
+export async function startGeneration(host: HostContext, input: StartInput, received: number): Promise<Started> {
   const { resource, generation } = input;
   const { instance } = host.identity;
   const resourceFiles = filesOf(host, host.prefix, resource);
@@ -61,7 +50,7 @@ export async function startGeneration(
   // Also where a process lives that could be adopted: this may be an attempt from an hour ago, whose owner has gone on. One
   // whose owner was reset is sent again, above the highest, and adopts then.
   if (highest >= generation) return outdated(highest);
-  const program = programOf(programs, input); // not before: an owner that is refused believes that nothing of it was started
+  const program = host.programs.find(input); // not before: an owner that is refused believes that nothing of it was started
   if (program.control && !input.recovered) {
     const { survive, onRefused } = program.control;
     return { answer: { kind: 'recover', instance, plan: { survive, onRefused } } };
@@ -112,48 +101,8 @@ async function drop(
   await host.ports.free({ prefix: host.prefix, resource, generation: files.generation }, endpoint);
 }
 
-function listenOf({ control, endpoint }: Program): Listen | undefined {
-  return control?.listen ?? endpoint;
-}
-
-/** What the templates of a program are filled with. */
-function valuesOf({
-  parameters,
-  resource,
-}: Pick<StartInput, 'parameters' | 'resource'>): Readonly<Record<string, string>> {
-  return { ...parameters, resource };
-}
-
 function asStarted(adopted: Adopted | undefined): Started | undefined {
   return adopted && { answer: { kind: 'adopted', placement: adopted.launch.placement }, ...adopted };
-}
-
-/** The program that is asked for. Throws {@link ProgramRefusedError} where the host has none, or the parameters do not fit it. */
-export function programOf(
-  programs: Readonly<Record<string, Program>>,
-  input: Pick<StartInput, 'resource' | 'program' | 'parameters'>,
-): Program {
-  const program = Object.hasOwn(programs, input.program) ? programs[input.program] : undefined;
-  if (!program) {
-    const known = Object.keys(programs).join(', ') || 'none';
-    throw new ProgramRefusedError(
-      `no program "${input.program}" on this host (it has: ${known}); add it to temporal.yaml`,
-    );
-  }
-  const problems = checkParameters(program, input.parameters);
-  if (problems.length > 0) {
-    const text = problems.map((p) => `parameter ${p.parameter} ${p.value} ${p.message} (${p.remedy})`).join('; ');
-    throw new ProgramRefusedError(`program "${input.program}": ${text}`);
-  }
-  const listen = listenOf(program);
-  const socket = listen && 'socket' in listen ? expand(listen.socket, valuesOf(input)) : '';
-  if (Buffer.byteLength(socket) > MAX_SOCKET_PATH) {
-    throw new ProgramRefusedError(
-      `program "${input.program}": its socket ${socket} is longer than the ${MAX_SOCKET_PATH} bytes of unix(7); ` +
-        'give the socket a shorter path, or the resource a shorter name',
-    );
-  }
-  return program;
 }
 
 /** Writes everything that must exist before systemd may execute the generation. */
@@ -187,6 +136,7 @@ async function prepare(
     resource: input.resource,
     parameters: input.parameters,
     owner: input.owner,
+    definition: host.programs.fingerprint(program),
     placement: {
       ...placementOf(host, program, input, files.generation),
       ...(program.endpoint && { endpoint }),

@@ -3,7 +3,7 @@ import type { Proof } from '../contract/facts';
 import { letGo, recordEnd } from './after-proof';
 import { readCondition, type Condition } from './condition';
 import { monotonicNow, type HostContext } from './context';
-import type { GenerationFiles } from './generation-files';
+import type { GenerationFiles, HoldRecord } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
 import { isArmed } from './lease';
 import { messageOf, Sparse } from './log';
@@ -107,6 +107,11 @@ export class Tracker {
       });
   }
 
+  /** Looks at everything again. */
+  wakeAll(): void {
+    for (const held of this.held.values()) this.wake(held);
+  }
+
   /**
    * After proof: writes the end down and tells the hold where nobody else will. What is kept for the resource is let go
    * of in its next turn: whoever waits for the proof does not wait for that.
@@ -193,6 +198,7 @@ export class Tracker {
         else if (condition.kind === 'living' && hold.greet) await this.keeper.tell(held, { kind: 'holding' });
         else if (condition.kind === 'living' && condition.ready && !hold.ready && !held.launch.placement.control)
           await this.keeper.tell(held, { kind: 'ready' });
+        else if (condition.kind === 'living') await this.tellProgram(held, hold);
       } else if (hold?.greet) await this.keeper.tell(held, { kind: 'holding' });
       else if (condition.kind === 'over') await this.watchForProof(held);
     } catch (error) {
@@ -200,6 +206,12 @@ export class Tracker {
       const log = { ...attributesOf(held), seen: condition.text, error: messageOf(error) };
       this.host.log.warn('could not act on what was seen', log);
     }
+  }
+
+  /** Tells an owner that does not know it yet what temporal.yaml says of its program now. */
+  private async tellProgram(held: Held, { programState }: HoldRecord): Promise<void> {
+    const state = this.host.programs.stateOf(held.launch);
+    if (programState !== undefined && programState !== state) await this.keeper.tell(held, { kind: 'program', state });
   }
 
   /** Proves what is being stopped, or what nobody holds any more, and lets go of it. */

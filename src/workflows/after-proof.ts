@@ -16,6 +16,7 @@ export function afterProof(owner: Owner): void {
   data.ended = undefined;
   owner.setReady(false);
   data.lost = undefined;
+  data.programState = undefined;
   data.waitsForLease = false;
   if (placement) data.recovery = undefined; // it told how the one that ended was come by
   data.unresolved = false;

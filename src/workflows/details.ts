@@ -1,5 +1,6 @@
 import { recoveryText, serverText } from '../contract/control';
 import { endpointText } from '../contract/endpoint';
+import { programText } from '../contract/facts';
 import type { OwnerStatus } from '../contract/owner';
 
 /** The small table in the UI's current details: the facts of the workflow, for a person who wonders what it waits for. */
@@ -14,7 +15,7 @@ export function detailsTable(status: OwnerStatus): string {
         ? status.host
         : `${status.host}: unreachable since ${time(status.hostUnreachableSince)}`,
     ],
-    ['program', status.program],
+    ['program', programText(status.program, status.programState)],
     ['unit', placement?.unit],
     ['endpoint', placement?.endpoint && endpointText(placement.endpoint)],
     ['server', control && placement?.control && serverText(control, placement.control.endpoint)],

@@ -1,7 +1,14 @@
 import { log, setCurrentDetails, upsertMemo, workflowInfo } from '@temporalio/workflow';
 import type { OwnerIdentity, RecoveryPlan } from '../contract/activities';
 import type { ControlStatus, Recovery } from '../contract/control';
-import { placedEndpoint, type ExitReport, type Placement, type Proof, type RemainingProcess } from '../contract/facts';
+import {
+  placedEndpoint,
+  type ExitReport,
+  type Placement,
+  type ProgramState,
+  type Proof,
+  type RemainingProcess,
+} from '../contract/facts';
 import { hostTaskQueue } from '../contract/names';
 import type { OwnerState, OwnerStatus, OwnInput } from '../contract/owner';
 import { detailsTable } from './details';
@@ -48,6 +55,8 @@ export interface OwnerData {
   /** Why it refuses this owner. */
   lost?: string;
   warnings?: readonly string[];
+  /** What its host says of the program that it was started with; absent: nothing else. */
+  programState?: ProgramState;
   /** 0 while nothing has run under this owner. */
   runningSince: number;
   hostUnreachableSince?: number;
@@ -197,6 +206,7 @@ export class Owner {
     return {
       resource,
       program,
+      programState: data.placement && (data.programState ?? 'current'),
       host,
       parameters,
       ownerId: data.ownerId,

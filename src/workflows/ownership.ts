@@ -1,5 +1,6 @@
 import { CancellationScope, condition, isCancellation, sleep } from '@temporalio/workflow';
 import type { HoldEvent } from '../contract/activities';
+import { programText } from '../contract/facts';
 import { awaitServer, failureOf, holdOwnership, timeoutOf } from './host-calls';
 import type { Owner } from './owner';
 
@@ -47,6 +48,7 @@ export class HoldChannel {
           placement,
           owner: owner.identity,
           ready: data.ready,
+          programState: data.programState ?? 'current',
           greet: data.hostUnreachableSince !== undefined,
           ...(data.lost !== undefined && { lost: true }),
         });
@@ -80,6 +82,10 @@ export class HoldChannel {
       case 'ready':
         owner.setReady(true);
         owner.note(owner.data.placement?.control ? 'the server answers' : 'the process says it is ready');
+        return false;
+      case 'program':
+        owner.data.programState = event.state;
+        owner.note(programText(owner.input.program, event.state));
         return false;
       case 'unavailable':
         owner.setReady(false);

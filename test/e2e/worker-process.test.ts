@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { OwnershipClient } from '../../src/client';
 import { ResourceFiles } from '../../src/host/generation-files';
 import { openTemporalServer, type TemporalServer } from '../support/temporal-server';
@@ -69,6 +70,45 @@ describe('the worker process', () => {
     expect(result).toMatchObject({ end: 'stopped', generation, restarts: 0, proof: { by: 'empty' } });
     second.kill('SIGTERM');
     expect(await second.ended).toMatchObject({ code: 0 });
+  });
+
+  it('reads its programs again on SIGHUP: what runs goes on, its status says so, and a restart takes the new one (G10)', async () => {
+    const programs = (seconds: string): Record<string, unknown> => ({
+      sleeper: { exec: ['/bin/sh', '-c', 'exec sleep "$1"', 'sh', seconds], hardening: 'off' },
+    });
+    const config = await writeConfig({ server, testHost, hostId }, programs('1000'));
+    const worker = await startWorker(config);
+    const { handle } = await client.own({ resource: 'worker/reload', program: 'sleeper', host: hostId });
+    const { unit, generation } = await handle.ready();
+    const pid = await mainPid(unit);
+    const command = async (of: string): Promise<string> =>
+      testHost.systemctl('show', '--value', '--property=ExecStart', of);
+
+    await writeFile(config, 'programs: { sleeper: { exec: sleep } }');
+    worker.kill('SIGHUP');
+    expect(await worker.line('the configuration is not taken: it can’t be used')).toMatchObject({
+      error: expect.stringContaining('programs.sleeper.exec') as string,
+    });
+
+    await writeConfig({ server, testHost, hostId }, programs('2000'));
+    worker.kill('SIGHUP');
+    const changed = await until('the status says that the program changed', async () => {
+      const status = await handle.status();
+      return status.programState === 'changed' && status;
+    });
+    expect(changed).toMatchObject({ state: 'running', restarts: 0, placement: { unit } });
+    expect(changed.lastEvent).toBe('sleeper: program changed since the start; restart takes the new one');
+    expect(await mainPid(unit)).toBe(pid);
+
+    await handle.restart();
+    const next = await until('the next generation runs', async () => {
+      const status = await handle.status();
+      return status.restarts === 1 && status.placement;
+    });
+    expect(next.generation).toBeGreaterThan(generation);
+    expect(await command(next.unit)).toContain('2000');
+    expect((await handle.status()).programState).toBe('current');
+    await handle.stop();
   });
 
   it('writes JSON lines that name the host, and the resource and generation where they are about one', async () => {

@@ -44,6 +44,11 @@ export class RecordingLink implements OwnerLink {
     return this.events.find(({ event }) => event.kind === kind)!.event as Extract<HoldEvent, { kind: K }>;
   }
 
+  /** Resolves once so many events were told. */
+  async told(events: number): Promise<void> {
+    await this.until(() => this.events.length >= events);
+  }
+
   /** Resolves once so many heartbeats have come. */
   async heard(beats: number): Promise<void> {
     await this.until(() => this.beats.length >= beats);

@@ -52,7 +52,16 @@ export interface RecoverTurn {
 
 export interface HoldTurn {
   readonly event:
-    'silence' | 'ended' | 'proven' | 'ready' | 'unavailable' | 'refused' | 'holding' | 'hold again' | 'unknown';
+    | 'silence'
+    | 'ended'
+    | 'proven'
+    | 'ready'
+    | 'program'
+    | 'unavailable'
+    | 'refused'
+    | 'holding'
+    | 'hold again'
+    | 'unknown';
   readonly afterMs: number;
 }
 
@@ -188,6 +197,8 @@ export class ScriptedHost {
       case 'refused':
         if (this.script.control === 'no') return this.wake();
         return this.tell({ kind: turn.event, reason: 'scripted' }, turn.afterMs);
+      case 'program':
+        return this.tell({ kind: 'program', state: 'changed' }, turn.afterMs);
       case 'hold again':
         return this.tell(ApplicationFailure.retryable('reset', FailureType.HoldAgain), turn.afterMs);
     }

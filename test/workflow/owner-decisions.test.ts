@@ -81,6 +81,7 @@ const holds = record<HoldTurn>({
     [3, 'proven'],
     [2, 'ready'],
     [1, 'holding'],
+    [1, 'program'],
     [1, 'unavailable'],
     [1, 'refused'],
     [1, 'hold again'],
