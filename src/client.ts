@@ -4,6 +4,7 @@ export type { ListedOwner, OwnershipClientOptions, OwnOptions, OwnReturn } from 
 export { OwnerHandle } from './client/owner-handle';
 export type { AskOptions, LiveStatus, OwnedEndpoint, StopOptions } from './client/owner-handle';
 export {
+  HostFullError,
   HostUnreachableError,
   NoAnswerError,
   NoEndpointError,

@@ -67,6 +67,7 @@ export async function createHostWorker(options: HostWorkerOptions): Promise<Host
       cgroupRoot: hostConfig.systemd.cgroupRoot,
       root,
       resyncMs: hostConfig.resyncMs,
+      capacity: hostConfig.capacity,
       claimId: (instance) => claimHostId(client, instance),
       link: new TemporalLink(client, log),
       log,

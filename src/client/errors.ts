@@ -100,6 +100,9 @@ export class NoEndpointError extends OwnershipError {
 /** The host has no such program, or the parameters do not fit it. Nothing was started. */
 export class ProgramRefusedError extends OwnershipError {}
 
+/** The host takes on no more resources (`host.capacity` in its temporal.yaml), or is being drained. Nothing was started. */
+export class HostFullError extends OwnershipError {}
+
 /** The owner refused a request; the message says why. */
 export class RequestRefusedError extends OwnershipError {}
 

@@ -19,6 +19,7 @@ import { placedEndpoint, type Placement } from '../contract/facts';
 import { within } from './deadline';
 import { toMs } from './duration';
 import {
+  HostFullError,
   HostUnreachableError,
   NoAnswerError,
   NoEndpointError,
@@ -64,6 +65,12 @@ const DEFAULT_READY_TIMEOUT = '1 min';
 /** Between two questions whether it is ready, when the owner has too many askers to let this one wait. */
 const READY_POLL_MS = 250;
 
+/** Why an owner ends without ever having had a process, as its failure's type says. */
+const NOT_STARTED: Readonly<Record<string, typeof ProgramRefusedError | typeof HostFullError | undefined>> = {
+  [FailureType.ProgramRefused]: ProgramRefusedError,
+  [FailureType.HostFull]: HostFullError,
+};
+
 /** One resource's owner, from the outside. Every call races a timer of its own. */
 export class OwnerHandle {
   constructor(private readonly calls: OwnerCalls) {}
@@ -80,7 +87,7 @@ export class OwnerHandle {
   /**
    * Resolves once the process is ready. Rejects with {@link NotReadyError} when it won't become so, with
    * {@link HostUnreachableError} when the owner can't reach its host, with {@link ProgramRefusedError} when the host refuses
-   * the program; and with {@link NoAnswerError} after `timeout` (default 1 min).
+   * the program, {@link HostFullError} when it takes on no more; and with {@link NoAnswerError} after `timeout` (default 1 min).
    */
   async ready(options: { readonly timeout?: Duration } = {}): Promise<Placement> {
     const timeoutMs = toMs(options.timeout ?? DEFAULT_READY_TIMEOUT);
@@ -167,7 +174,8 @@ export class OwnerHandle {
     return this.calls.update(releaseUpdate, this.request(options));
   }
 
-  /** Waits, as long as it takes, for how the ownership ends. Rejects with {@link ProgramRefusedError}, {@link NoOwnerError}, or what failed it. */
+  /** Waits, as long as it takes, for how the ownership ends. Rejects with {@link ProgramRefusedError}, {@link HostFullError},
+   * {@link NoOwnerError}, or what failed it. */
   async result(): Promise<OwnResult> {
     for (;;) {
       const runId = await this.calls.newestRun();
@@ -175,9 +183,8 @@ export class OwnerHandle {
         return await this.calls.resultOf(runId);
       } catch (error) {
         if (!(error instanceof WorkflowFailedError)) throw error;
-        if (error.cause instanceof ApplicationFailure && error.cause.type === FailureType.ProgramRefused) {
-          throw new ProgramRefusedError(this.resource, error.cause.message, { cause: error });
-        }
+        const NotStarted = error.cause instanceof ApplicationFailure && NOT_STARTED[error.cause.type ?? ''];
+        if (NotStarted) throw new NotStarted(this.resource, error.cause.message, { cause: error });
         // A reset ends a run as terminated and goes on in another one of the same owner.
         if (error.cause instanceof TerminatedFailure && (await this.calls.newestRun()) !== runId) continue;
         throw error;
@@ -196,7 +203,7 @@ export class OwnerHandle {
     }
   }
 
-  /** In words. Rejects where the program was refused: nothing was started, and that is another matter. */
+  /** In words. Rejects where nothing was ever started: that is another matter. */
   private async howItEnded(): Promise<string> {
     try {
       return (await this.result()).exit.wording;

@@ -53,6 +53,15 @@ export interface HostConfig {
   };
   /** How often all units are read again, events or not. */
   readonly resyncMs: number;
+  readonly capacity: CapacityConfig;
+}
+
+/** How much a host takes on; no limit where absent. */
+export interface CapacityConfig {
+  /** Resources at the same time. */
+  readonly units?: number;
+  /** The `limits.memory` of their programs together, in bytes. */
+  readonly memoryBytes?: number;
 }
 
 /** A host-side definition of what may run (G10). A workflow names it and fills its parameters, nothing else. */

@@ -61,6 +61,7 @@ export function resolveHost(
       unitPrefix,
     },
     resyncMs: section.resync,
+    capacity: { units: section.capacity.units, memoryBytes: section.capacity.memory },
   };
 }
 

@@ -39,6 +39,7 @@ export function parseConfig(text: string, file: string, env: NodeJS.ProcessEnv, 
   if (!checked.success) problems.push(...toProblems(checked.error.issues, document, file));
   const data = Object(document.data) as { host?: { systemd?: unknown } | null; programs?: unknown };
   if (managerOf(data.host?.systemd, machine) === 'user') reportForUserManager(data.programs, report);
+  reportMemory(data, report);
   // Without the host's part nothing of `host` is used, and its defaults need not exist on this machine.
   const hosting = checked.data?.run.includes('host') ?? true;
   const host = checked.data && resolveHost(checked.data.host, env, machine, hosting ? report : () => undefined);
@@ -48,6 +49,24 @@ export function parseConfig(text: string, file: string, env: NodeJS.ProcessEnv, 
   const loaded = Object.create(null) as Record<string, Program>;
   for (const [name, program] of Object.entries(programs)) loaded[name] = toProgram(name, program);
   return { file, connection, taskQueue, run, host, programs: loaded };
+}
+
+/** A host's memory is shared out by the limits of programs: one without would take none of it, and all. */
+function reportMemory(
+  data: { host?: unknown; programs?: unknown },
+  report: (path: readonly string[], misfit: Misfit) => void,
+): void {
+  const { capacity } = Object(data.host) as { capacity?: unknown };
+  if ((Object(capacity) as { memory?: unknown }).memory === undefined) return;
+  for (const [name, program] of Object.entries(Object(data.programs) as object)) {
+    const { limits } = Object(program) as { limits?: unknown };
+    if ((Object(limits) as { memory?: unknown }).memory !== undefined) continue;
+    const misfit = new Misfit(
+      'is missing: host.capacity.memory is shared out by it',
+      'say how much memory it may take',
+    );
+    report(['programs', name, 'limits', 'memory'], misfit);
+  }
 }
 
 /** A user's manager has no privileges: what asks for them would fail every start, or be dropped without a word. */

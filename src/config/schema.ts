@@ -11,6 +11,8 @@ import {
   readPath,
   readText,
   scalar,
+  size,
+  whole,
 } from './scalars';
 import { NAME, programSchema } from './program-schema';
 
@@ -86,6 +88,7 @@ export const fileSchema = keys({
     runDirectory: path().optional(),
     resync: duration('1s', '10 min').default(15_000),
     systemd: systemd.prefault({}),
+    capacity: keys({ units: whole(1, 1_000_000).optional(), memory: size().optional() }).prefault({}),
   }).prefault({}),
   programs: entries(name, programSchema).prefault({}),
 });

@@ -36,6 +36,8 @@ export interface StartInput {
   readonly instance?: string;
   /** Of a control server: what an earlier owner may have left was looked for, and is not to be adopted by this start. */
   readonly recovered?: boolean;
+  /** This owner had a process here before: a host that is being drained lets it have the next one as well. */
+  readonly goesOn?: boolean;
 }
 
 /** What the program says of a control server that an earlier owner has left. */
@@ -62,7 +64,9 @@ export type StartAnswer =
   /** The host has seen this generation or a later one; start again above `highest`. */
   | { readonly kind: 'outdated'; readonly highest: number; readonly instance: string }
   /** systemd answered that nothing was started; `reason` is for people. Wait and try again. */
-  | { readonly kind: 'blocked'; readonly reason: string; readonly instance: string };
+  | { readonly kind: 'blocked'; readonly reason: string; readonly instance: string }
+  /** The host takes on no more: nothing of this resource runs, and nothing was started. */
+  | { readonly kind: 'full'; readonly reason: string; readonly instance: string };
 
 export interface HoldInput {
   readonly resource: string;

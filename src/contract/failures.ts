@@ -7,6 +7,8 @@ export const FailureType = {
   StillRunning: 'StillRunning',
   /** The host has no such program, or the parameters do not fit it. Trying again can't help until temporal.yaml changes. */
   ProgramRefused: 'ProgramRefused',
+  /** The host takes on no more resources, or is being drained. Nothing was started; another host may have room. */
+  HostFull: 'HostFull',
   /** The activity's input is malformed or meant for another instance. */
   InvalidRequest: 'InvalidRequest',
   /** Another machine or manager that goes by the same host id has answered. It knows nothing of the process (G4). */

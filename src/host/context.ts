@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { prefixSlice, resourceSlice } from '../contract/names';
 import type { SystemdPort } from '../systemd/port';
+import type { Capacity } from './capacity';
 import type { Ports } from './endpoint';
 import { ResourceFiles } from './generation-files';
 import type { Instance } from './instance';
@@ -21,6 +22,7 @@ export interface HostContext {
   readonly managerCgroup: string;
   /** µs that `OnBootSec=` counts from, on CLOCK_MONOTONIC (lease.ts). */
   readonly bootBase: number;
+  readonly capacity: Capacity;
   /** What may run here. */
   readonly programs: Programs;
   /** Those that are allocated to generations. */

@@ -17,6 +17,8 @@ export interface LaunchRecord {
   readonly definition?: string;
   /** Of a control server: the epoch of its adoption; its generation where nobody has adopted it. */
   readonly epoch?: number;
+  /** The limit that systemd holds it to. */
+  readonly memoryBytes?: number;
   /** The command as it was resolved. */
   readonly command: readonly string[];
   /** Variable name → the file, or `environment`, or `temporal-systemd`, that its value comes from. */

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findCgroupRoot } from '../cgroup/cgroup';
-import type { Program } from '../config/config';
+import type { CapacityConfig, Program } from '../config/config';
 import type {
   AwaitServerAnswer,
   AwaitServerInput,
@@ -17,6 +17,7 @@ import type {
 import type { RecordReading } from '../contract/control';
 import type { Placement } from '../contract/facts';
 import type { SystemdPort } from '../systemd/port';
+import { Capacity } from './capacity';
 import { claimPrefix } from './claim';
 import { filesOf, monotonicNow, type HostContext } from './context';
 import { adoptServer, readEndpoint, reclaimServer } from './control-recovery';
@@ -51,6 +52,8 @@ export interface HostOptions {
   /** Where the host's root directory is seen from here. Default `/`; `/proc/PID/root` for a host in namespaces. */
   readonly root?: string;
   readonly resyncMs: number;
+  /** Default: no limit. */
+  readonly capacity?: CapacityConfig;
   /** Claims the host id for this instance where hosts are known by it; rejects with `ClaimedError`. Default: nowhere. */
   readonly claimId?: (instance: Instance) => Promise<void>;
   readonly link: OwnerLink;
@@ -108,6 +111,7 @@ export class Host {
       cgroupRoot,
       managerCgroup,
       bootBase,
+      capacity: new Capacity(options.capacity),
       programs: new Programs(options.programs),
       ports: new Ports(join(root, runDirectory)),
       log,
@@ -127,6 +131,7 @@ export class Host {
     return this.tracker.turns.take(input.resource, async () => {
       const { answer, files, leased } = await startGeneration(this.context, input, received);
       const held = files && (await this.tracker.load(files));
+      if (!held) this.tracker.freeRoom(input.resource);
       if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
       if (held && leased === false) await this.tracker.leaseMissing(held);
       return answer;

@@ -66,6 +66,9 @@ export async function startGeneration(host: HostContext, input: StartInput, rece
   const { obstacle, living } = before;
   if (obstacle !== undefined) return { answer: { kind: 'stop-first', reason: obstacle, instance, living } };
 
+  const full = host.capacity.take(resource, program.limits.memoryBytes, input.goesOn);
+  if (full !== undefined) return { answer: { kind: 'full', reason: full, instance } };
+
   const files = await resourceFiles.make(generation);
   if (!files) return outdated(generation); // another attempt for this generation was faster
   const holder = { prefix: host.prefix, resource, generation };
@@ -97,6 +100,7 @@ async function drop(
   resource: string,
   endpoint: Endpoint | undefined,
 ): Promise<void> {
+  host.capacity.free(resource);
   await files.remove();
   await host.ports.free({ prefix: host.prefix, resource, generation: files.generation }, endpoint);
 }
@@ -137,6 +141,7 @@ async function prepare(
     parameters: input.parameters,
     owner: input.owner,
     definition: host.programs.fingerprint(program),
+    memoryBytes: program.limits.memoryBytes,
     placement: {
       ...placementOf(host, program, input, files.generation),
       ...(program.endpoint && { endpoint }),

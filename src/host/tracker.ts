@@ -75,6 +75,7 @@ export class Tracker {
     }
     const held: Held = { files, launch, lease, hold, stopping };
     this.held.set(unit, held);
+    this.host.capacity.keep(launch.resource, launch.memoryBytes);
     this.observer.track(held);
     return held;
   }
@@ -126,8 +127,15 @@ export class Tracker {
       this.keeper.forget(held);
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });
     }
+    this.freeRoom(resource);
     this.letGo(subject);
     return end;
+  }
+
+  /** Frees a resource's room on the host, unless this worker has anything of it. */
+  freeRoom(resource: string): void {
+    const has = [...this.held.values()].some(({ launch }) => launch.resource === resource);
+    if (!has) this.host.capacity.free(resource);
   }
 
   /** Lets go of what was proven, also where the former worker process ended in the middle of it. */

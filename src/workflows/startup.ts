@@ -45,6 +45,7 @@ async function attempt(owner: Owner): Promise<StartAnswer> {
       generation: data.generation,
       instance: data.instance,
       ...(data.recovered && { recovered: true }),
+      ...(data.runningSince > 0 && { goesOn: true }),
     }),
   );
   if (!(await settled(owner, answer, () => owner.isToEnd || owner.runIsLong))) scope.cancel();
@@ -97,6 +98,11 @@ function onAnswer(owner: Owner, answer: Exclude<StartAnswer, { readonly kind: 'r
     case 'outdated':
       data.generation = Math.max(data.generation, answer.highest);
       owner.note(`the host has seen generation ${answer.highest}`);
+      return;
+    case 'full':
+      if (data.runningSince === 0) throw ApplicationFailure.nonRetryable(answer.reason, FailureType.HostFull);
+      data.setbacks++;
+      owner.note(answer.reason, 'wait for room, then start');
       return;
     case 'blocked':
       data.setbacks++;

@@ -1,6 +1,6 @@
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleWithSourceMap } from '@temporalio/worker';
 import { OwnershipClient } from '../../src/client';
-import type { Config, Program } from '../../src/config';
+import type { CapacityConfig, Config, Program } from '../../src/config';
 import { createHostWorker } from '../../src/host-worker';
 import { SystemdPlugin } from '../../src/plugin';
 import { collectingLog, type LogLine } from './owned-host';
@@ -29,6 +29,7 @@ export interface RunningWorkerOptions {
   readonly stateDirectory?: string;
   readonly unitPrefix?: string;
   readonly resyncMs?: number;
+  readonly capacity?: CapacityConfig;
 }
 
 /** The configuration of a worker on a test host. */
@@ -44,6 +45,7 @@ export function configOf(options: RunningWorkerOptions): Config {
       stateDirectory: options.stateDirectory ?? testHost.stateDirectory,
       runDirectory: testHost.runDirectory,
       resyncMs: options.resyncMs ?? 15_000,
+      capacity: options.capacity ?? {},
       systemd: {
         busAddress: testHost.busAddress,
         manager: testHost.manager,

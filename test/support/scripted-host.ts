@@ -28,6 +28,7 @@ export interface StartTurn {
     | 'stop-first'
     | 'outdated'
     | 'blocked'
+    | 'full'
     | 'unknown'
     | 'unknown, made'
     | 'never answered'
@@ -266,6 +267,9 @@ export class ScriptedHost {
         throw new CompleteAsyncError();
       case 'blocked':
         if (isClear) return { kind: 'blocked', reason: 'scripted', instance: INSTANCE };
+        break;
+      case 'full':
+        if (isClear) return { kind: 'full', reason: 'scripted', instance: INSTANCE };
         break;
       case 'stop-first':
         if (isClear) this.living.set(generation - 1, { adoptable: false, owned: false });

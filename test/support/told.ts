@@ -217,6 +217,7 @@ export class Told {
         this.highest = Math.max(this.highest, answer.highest);
         return;
       case 'blocked':
+      case 'full':
         this.unanswered = undefined;
         return;
       case 'recover': // nothing was done
@@ -281,7 +282,7 @@ export class Told {
     this.end = 'failed';
     this.say(`fails: ${type}`);
     this.kinds.add(`fails ${type}`);
-    if (type !== FailureType.ProgramRefused) this.no(`fails: ${type}`);
+    if (type !== FailureType.ProgramRefused && type !== FailureType.HostFull) this.no(`fails: ${type}`);
     // Whoever waits for ready is answered by the failure itself: the client asks what it was.
     for (const [id, name] of this.owed) if (name === 'ready') this.owed.delete(id);
     this.nothingIsLeft();

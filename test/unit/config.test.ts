@@ -31,6 +31,7 @@ describe('temporal.yaml as it is shipped', () => {
         unitPrefix: 'own',
       },
       resyncMs: 15_000,
+      capacity: {},
     });
     expect(Object.keys(config.programs)).toEqual(['sleeper', 'ticker']);
   });
@@ -78,6 +79,30 @@ describe('temporal.yaml as it is shipped', () => {
       'recovery: { readTimeout: 1s, readRetries: 2, timeout: 5s }, ' +
       'health: { interval: 250ms, timeout: 1s, within: 10s }, requireHealthy: false';
     expect(loadProgram(`control: { ${necessary} }`)).toEqual(loadProgram(`control: { ${necessary}, ${rest} }`));
+  });
+});
+
+describe('the capacity of a host', () => {
+  const text = (capacity: string, ...programs: readonly string[]): string =>
+    [`host: { id: h, capacity: ${capacity} }`, 'programs:', ...programs.map((program) => `  ${program}`)].join('\n');
+
+  it('is a number of units, an amount of memory, both, or no limit', () => {
+    const withLimit = 'p: { exec: [/bin/true], limits: { memory: 64M } }';
+    expect(load(text('{}', withLimit)).host.capacity).toEqual({});
+    expect(load(text('{ units: 200, memory: 1G }', withLimit)).host.capacity).toEqual({
+      units: 200,
+      memoryBytes: 1024 ** 3,
+    });
+    expect(problemsOf(text('{ units: 0 }', withLimit)).map(({ path }) => path)).toEqual(['host.capacity.units']);
+  });
+
+  it('in memory needs to know how much each program may take', () => {
+    const problems = problemsOf(
+      text('{ memory: 1G }', 'p: { exec: [/bin/true] }', 'q: { exec: [/bin/true], limits: { memory: 1M } }'),
+    );
+    expect(problems.map(({ path, remedy }) => [path, remedy])).toEqual([
+      ['programs.p.limits.memory', 'say how much memory it may take'],
+    ]);
   });
 });
 

@@ -42,6 +42,7 @@ describe('the public surface', () => {
 
   it('exports from `temporal-systemd/client`', () => {
     expect(Object.keys(client).sort()).toEqual([
+      'HostFullError',
       'HostUnreachableError',
       'InvalidResourceError',
       'NoAnswerError',
@@ -117,6 +118,7 @@ describe('the public surface', () => {
     expect(Object.values(FailureType).sort()).toEqual([
       'Busy',
       'HoldAgain',
+      'HostFull',
       'InvalidRequest',
       'NotThisOwner',
       'ProgramRefused',

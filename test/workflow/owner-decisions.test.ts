@@ -44,6 +44,7 @@ const starts = record<StartTurn>({
     [6, 'stop-first'],
     [4, 'outdated'],
     [4, 'blocked'],
+    [2, 'full'],
     [4, 'refused'],
     [3, 'wrong instance'],
     [1, 'never answered'],
