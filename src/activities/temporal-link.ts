@@ -1,19 +1,33 @@
+import { randomUUID } from 'node:crypto';
 import {
   ActivityCancelledError,
   ActivityNotFoundError,
   ActivityPausedError,
   ActivityResetError,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowNotFoundError,
   type Client,
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
-import type { HoldDetails, HoldEvent } from '../contract/activities';
+import type { HoldDetails, HoldEvent, OwnerIdentity } from '../contract/activities';
 import { FailureType } from '../contract/failures';
+import { OWNER_WORKFLOW, type OwnInput } from '../contract/owner';
 import type { HoldRecord } from '../host/generation-files';
 import { messageOf, type HostLog } from '../host/log';
-import type { HeartbeatAnswer, OwnerLink } from '../host/owner-link';
+import type { HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../host/owner-link';
 
 /** Every call races a timer of its own: the SDK's deadlines were seen to be overrun by ten seconds. */
 const CALL_TIMEOUT_MS = 5_000;
+
+/** Only what is known to be an end counts as one: a server of tomorrow may say more than these. */
+const STANDING: Readonly<Record<string, OwnerStanding | undefined>> = {
+  RUNNING: 'open',
+  COMPLETED: 'completed',
+  TERMINATED: 'gone',
+  FAILED: 'gone',
+  CANCELLED: 'gone',
+  TIMED_OUT: 'gone',
+};
 
 /** The owners as Temporal has them: answered heartbeats and completions by the hold's token. */
 export class TemporalLink implements OwnerLink {
@@ -54,12 +68,40 @@ export class TemporalLink implements OwnerLink {
     }
   }
 
-  async describe(hold: HoldRecord): Promise<string> {
+  async standing({ workflowId }: OwnerIdentity): Promise<OwnerStanding> {
     try {
-      const { status } = await withinTime(this.client.workflow.getHandle(hold.owner.workflowId).describe());
-      return status.name;
+      const { status } = await withinTime(this.client.workflow.getHandle(workflowId).describe());
+      return STANDING[status.name] ?? 'unknown';
     } catch (error) {
-      return `unknown: ${messageOf(error)}`;
+      if (error instanceof WorkflowNotFoundError) return 'gone';
+      this.log.warn('describe: no answer from Temporal', { owner: workflowId, error: messageOf(error) });
+      return 'unknown';
+    }
+  }
+
+  async bringToEnd({ owner, resource, parameters, placement }: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
+    const { workflowId, taskQueue } = owner;
+    const { host, program, instance, generation, unit } = placement;
+    const input: OwnInput = {
+      ...{ resource, program, host, parameters, requestId: randomUUID() },
+      wish: 'stopped',
+      by: `host ${host}`,
+      found: placement,
+    };
+    try {
+      const options = {
+        workflowId,
+        taskQueue,
+        args: [input],
+        memo: { owned: { host, program, parameters, instance, generation, unit, running: generation } },
+        staticSummary: `${resource}: stop what nobody owns on ${host}`.slice(0, 190),
+      };
+      await withinTime(this.client.workflow.start(OWNER_WORKFLOW, options));
+      return 'begun';
+    } catch (error) {
+      if (error instanceof WorkflowExecutionAlreadyStartedError) return 'owned';
+      this.log.warn('start: no answer from Temporal', { owner: workflowId, error: messageOf(error) });
+      return 'unknown';
     }
   }
 

@@ -14,6 +14,11 @@ export interface OwnInput {
   readonly parameters: Readonly<Record<string, string>>;
   /** Id of the `own` call that started this owner; lets the answer say `started` or `joined`. */
   readonly requestId: string;
+  /** `stopped`: owns what was left behind only to bring it to an end. Nothing is started. Default: a running process. */
+  readonly wish?: 'stopped';
+  /** With a wish: who has it, and what was left behind, where that is known. */
+  readonly by?: string;
+  readonly found?: Placement;
   /** A new run is begun after so many requests, host calls and waits; for tests. Default 500. */
   readonly stepsPerRun?: number;
   /** Set by continue-as-new alone. */

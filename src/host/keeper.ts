@@ -191,7 +191,7 @@ export class LeaseKeeper {
         await this.drop(held, hold);
         this.host.log.warn('the owner no longer knows this hold; waiting for its next one', {
           ...attributesOf(held),
-          owner: await this.link.describe(hold),
+          owner: await this.link.standing(hold.owner),
         });
         return undefined;
       case 'unknown':

@@ -1,4 +1,5 @@
-import type { HoldDetails, HoldEvent } from '../contract/activities';
+import type { HoldDetails, HoldEvent, OwnerIdentity } from '../contract/activities';
+import type { Placement } from '../contract/facts';
 import type { HoldRecord } from './generation-files';
 
 /**
@@ -12,8 +13,10 @@ export interface OwnerLink {
   complete(hold: HoldRecord, event: HoldEvent): Promise<'ok' | 'not-found' | 'unknown'>;
   /** Fails the hold once, so that it comes again. */
   fail(hold: HoldRecord, reason: string): Promise<void>;
-  /** Whether the owner's workflow is open; for the log, never a reason to act. */
-  describe(hold: HoldRecord): Promise<string>;
+  /** Whether a resource has an owner, by the workflow id of the one it had. */
+  standing(owner: OwnerIdentity): Promise<OwnerStanding>;
+  /** Begins an owner that brings to an end what was found. Only where there is none: an open one stays the only one (G1). */
+  bringToEnd(found: LeftBehind): Promise<'begun' | 'owned' | 'unknown'>;
 }
 
 /**
@@ -24,3 +27,19 @@ export interface OwnerLink {
  * - `unknown`: anything else, or no answer in time.
  */
 export type HeartbeatAnswer = 'ok' | 'paused' | 'cancelled' | 'reset' | 'not-found' | 'unknown';
+
+/**
+ * - `open`: an owner is open, this one or the next.
+ * - `completed`: the last one ended by its own decision. What it has left, it has left on purpose.
+ * - `gone`: the last one was terminated, or has failed, or Temporal knows of none.
+ * - `unknown`: no answer.
+ */
+export type OwnerStanding = 'open' | 'completed' | 'gone' | 'unknown';
+
+/** A process without an owner, as its launch record has it. */
+export interface LeftBehind {
+  readonly owner: OwnerIdentity;
+  readonly resource: string;
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly placement: Placement;
+}

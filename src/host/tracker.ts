@@ -1,5 +1,6 @@
 import type { StopAnswer } from '../contract/activities';
 import type { Proof } from '../contract/facts';
+import { Abandoned } from './abandoned';
 import { letGo, recordEnd } from './after-proof';
 import { readCondition, type Condition } from './condition';
 import { monotonicNow, type HostContext } from './context';
@@ -29,6 +30,7 @@ export class Tracker {
   readonly wakers = new Wakers();
   readonly keeper: LeaseKeeper;
   private readonly observer: Observer;
+  private readonly abandoned: Abandoned;
   private readonly held = new Map<string, Held>();
   /** Generations that are being looked at → whether they were woken meanwhile. */
   private readonly looking = new Map<Held, boolean>();
@@ -44,8 +46,10 @@ export class Tracker {
   ) {
     this.keeper = new LeaseKeeper(host, link, (held, condition) => void this.react(held, condition));
     host.systemd.onResync(() => this.keeper.managerIsBack());
+    this.abandoned = new Abandoned(host, link, 2 * resyncMs);
     this.observer = new Observer(host, {
       resyncMs,
+      onResynced: () => void this.abandoned.look(this.held.values()),
       onWake: (held) => this.wake(held),
       onLeaseMissing: (held) => void this.leaseMissing(held),
     });

@@ -14,7 +14,7 @@ const MAX_TEXT = 500;
 export function checkInput(input: unknown): void {
   if (!isRecord(input))
     return refuse('start an owner with {"resource": …, "program": …, "host": …, "parameters": {}, "requestId": …}');
-  const { resource, program, host, parameters } = input as Partial<OwnInput>;
+  const { resource, program, host, parameters, wish } = input as Partial<OwnInput>;
   try {
     checkResource(resource);
   } catch (error) {
@@ -27,6 +27,7 @@ export function checkInput(input: unknown): void {
   for (const [name, value] of Object.entries({ program, host })) {
     if (typeof value !== 'string' || value === '') refuse(`"${name}" is a name, not ${JSON.stringify(value)}`);
   }
+  if (wish !== undefined && wish !== 'stopped') refuse(`"wish" is "stopped" or left out, not ${JSON.stringify(wish)}`);
   if (!isRecord(parameters) || Object.values(parameters).some((value) => typeof value !== 'string')) {
     refuse(`"parameters" is an object of texts, not ${JSON.stringify(parameters)}`);
   }

@@ -86,6 +86,21 @@ export interface OwnerData {
 /** After so many steps a new run is begun: about 3,000 events, and well below the 2,000 updates that one run takes. */
 const STEPS_PER_RUN = 500;
 
+/** What an owner begins with that is there to bring something to an end. */
+function toBeEnded({ found, by = 'unknown' }: OwnInput): Partial<OwnerData> {
+  const reason = 'nobody owned it any more';
+  return {
+    phase: 'stopping',
+    wish: { what: 'stop', by, reason, at: Date.now(), now: false },
+    placement: found,
+    instance: found?.instance,
+    generation: Math.max(Date.now(), found?.generation ?? 0),
+    unresolved: !found,
+    lastEvent: `stop asked by ${by}: ${reason}`,
+    next: 'stop until proven dead',
+  };
+}
+
 /** One owner: its input, its data, and what all its parts do alike. */
 export class Owner {
   readonly data: OwnerData;
@@ -111,6 +126,7 @@ export class Owner {
       stopFirsts: 0,
       lastEvent: 'asked to own',
       next: 'start or adopt the process',
+      ...(input.wish === 'stopped' && toBeEnded(input)),
     };
   }
 

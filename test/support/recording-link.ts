@@ -1,6 +1,6 @@
 import type { HoldDetails, HoldEvent } from '../../src/contract/activities';
 import type { HoldRecord } from '../../src/host/generation-files';
-import type { HeartbeatAnswer, OwnerLink } from '../../src/host/owner-link';
+import type { HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../../src/host/owner-link';
 
 /** The owners' end of a host, for tests with no Temporal in sight: answers as it is told, and remembers what it heard. */
 export class RecordingLink implements OwnerLink {
@@ -13,6 +13,9 @@ export class RecordingLink implements OwnerLink {
   readonly beats: { readonly token: string; readonly details: HoldDetails }[] = [];
   readonly events: { readonly token: string; readonly event: HoldEvent }[] = [];
   readonly failed: string[] = [];
+  /** What questions about owners are answered with. */
+  owners: OwnerStanding = 'unknown';
+  readonly broughtToEnd: LeftBehind[] = [];
   private readonly waiters = new Set<() => void>();
 
   async heartbeat(hold: HoldRecord, details: HoldDetails): Promise<HeartbeatAnswer> {
@@ -34,8 +37,19 @@ export class RecordingLink implements OwnerLink {
     this.wake();
   }
 
-  async describe(): Promise<string> {
-    return 'unknown';
+  async standing(): Promise<OwnerStanding> {
+    return this.owners;
+  }
+
+  async bringToEnd(found: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
+    this.broughtToEnd.push(found);
+    this.wake();
+    return 'begun';
+  }
+
+  /** Resolves once an owner was to be begun for so many. */
+  async abandoned(count: number): Promise<void> {
+    await this.until(() => this.broughtToEnd.length >= count);
   }
 
   /** The first event of this kind, now or later. */
