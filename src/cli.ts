@@ -7,7 +7,9 @@ import {
   OwnershipClient,
   OwnershipError,
   StillRunningError,
+  NoHostError,
   type ExitReport,
+  type ListedHost,
   type LiveStatus,
   type Proof,
 } from './client';
@@ -86,6 +88,39 @@ program
   );
 
 program
+  .command('hosts')
+  .option('--json', 'all of it, as JSON lines')
+  .description('list the hosts of the task queue, and what they hold')
+  .action((options: { readonly json?: boolean }) =>
+    withClient(async (client) => {
+      for await (const host of client.hosts()) console.log(options.json ? JSON.stringify(host) : hostText(host));
+    }),
+  );
+
+program
+  .command('drain')
+  .argument('<host>')
+  .option('--reason <text>', 'why, for everybody who looks')
+  .description('have a host take on no new resources; what it has goes on')
+  .action((host: string, options: { readonly reason?: string }) =>
+    withClient(async (client) => {
+      const { draining } = await client.drain(host, options);
+      console.log(`${host}: draining, ${draining?.by ?? '?'}: ${draining?.reason ?? '?'}`);
+    }),
+  );
+
+program
+  .command('undrain')
+  .argument('<host>')
+  .description('have a host take on new resources again')
+  .action((host: string) =>
+    withClient(async (client) => {
+      await client.undrain(host);
+      console.log(`${host}: takes on new resources`);
+    }),
+  );
+
+program
   .parseAsync()
   .catch((error: unknown) => {
     console.error(isForPeople(error) ? error.message : error);
@@ -96,7 +131,7 @@ program
 
 /** What the message alone explains. Everything else is shown whole, with its stack. */
 function isForPeople(error: unknown): error is Error {
-  const kinds = [ClaimedError, ConfigError, InvalidResourceError, NoTemporalError, OwnershipError];
+  const kinds = [ClaimedError, ConfigError, InvalidResourceError, NoHostError, NoTemporalError, OwnershipError];
   return kinds.some((kind) => error instanceof kind);
 }
 
@@ -157,6 +192,17 @@ function statusText(status: LiveStatus): string {
     ]),
   ];
   return rows.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(12)} ${value}`])).join('\n');
+}
+
+function hostText({ host, report, draining, live }: ListedHost): string {
+  const { capacity, programs = [], version } = report ?? {};
+  return [
+    host,
+    live ? `${live.units} of ${capacity?.units ?? 'any'} units` : 'not heard of',
+    draining ? `draining: ${draining.reason}` : 'takes on resources',
+    programs.join(', ') || 'no programs',
+    version ?? '?',
+  ].join('\t');
 }
 
 function endText(resource: string, exit: ExitReport, proof?: Proof): string {

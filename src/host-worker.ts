@@ -8,12 +8,13 @@ import {
 import { createHostActivities } from './activities/host-activities';
 import { TemporalLink } from './activities/temporal-link';
 import type { Config } from './config';
-import type { HoldInput, StartInput } from './contract/activities';
-import { HOST_WORKFLOW, type HostClaim } from './contract/host';
+import { PROTOCOL, type HoldInput, type StartInput } from './contract/activities';
+import { hereSignal, HOST_WORKFLOW, type Drain, type HostClaim, type HostReport } from './contract/host';
 import { hostTaskQueue, hostWorkflowId } from './contract/names';
 import { Host } from './host/host';
 import { ClaimedError, type Instance } from './host/instance';
-import type { HostLog } from './host/log';
+import { messageOf, type HostLog } from './host/log';
+import { VERSION } from './version';
 import { connectSystemd } from './systemd/dbus-systemd';
 
 /** What a host's worker takes from whoever runs it. */
@@ -53,6 +54,7 @@ export async function createHostWorker(options: HostWorkerOptions): Promise<Host
   const client = new Client({ connection, namespace, dataConverter: options.worker?.dataConverter });
   const systemd = await connectSystemd({ busAddress: hostConfig.systemd.busAddress, log });
   let host: Host | undefined;
+  let claimed: ClaimedId = {};
   try {
     host = await Host.open({
       id: hostConfig.id,
@@ -68,10 +70,12 @@ export async function createHostWorker(options: HostWorkerOptions): Promise<Host
       root,
       resyncMs: hostConfig.resyncMs,
       capacity: hostConfig.capacity,
-      claimId: (instance) => claimHostId(client, instance),
+      claimId: async (instance) => void (claimed = await claimHostId(client, instance)),
       link: new TemporalLink(client, log),
       log,
     });
+    host.drain(claimed.draining); // until its workflow says so itself
+    await report(client, host, config, log);
     const taskQueue = hostTaskQueue(ownersQueue, hostConfig.id);
     const worker = await Worker.create({
       shutdownGraceTime: SHUTDOWN_GRACE,
@@ -87,7 +91,11 @@ export async function createHostWorker(options: HostWorkerOptions): Promise<Host
       activities: createHostActivities(host),
     });
     log.info('serving the host', { taskQueue, instance: host.instance, programs: Object.keys(programs) });
-    return running(host, worker, taskQueue);
+    const opened = host;
+    const reload = (changed: Pick<Config, 'programs'>): void => {
+      if (opened.reload(changed.programs)) void report(client, opened, { ...config, ...changed }, log);
+    };
+    return running(host, worker, taskQueue, reload);
   } catch (error) {
     await (host ? host.close() : systemd.close());
     throw error;
@@ -123,7 +131,7 @@ function nameSubject(host: string): ActivityInterceptorsFactory {
   };
 }
 
-function running(host: Host, worker: Worker, taskQueue: string): HostWorker {
+function running(host: Host, worker: Worker, taskQueue: string, reload: HostWorker['reload']): HostWorker {
   let wanted = true;
   const shutdown = (): void => {
     wanted = false;
@@ -136,14 +144,20 @@ function running(host: Host, worker: Worker, taskQueue: string): HostWorker {
       await host.close();
     }
   };
-  return { host, taskQueue, run, reload: ({ programs }) => host.reload(programs), shutdown };
+  return { host, taskQueue, run, reload, shutdown };
+}
+
+/** How the claim on a host id was found. */
+interface ClaimedId {
+  /** Why the host takes on no new resources, as its workflow knows it. */
+  readonly draining?: string;
 }
 
 /**
  * Claims the host id in Temporal: the open workflow `host:<id>` is the claim, its memo says which instance has it. No
  * worker for workflows is needed for that. Rejects with {@link ClaimedError} when another instance has it.
  */
-async function claimHostId(client: Client, identity: Instance): Promise<void> {
+async function claimHostId(client: Client, identity: Instance): Promise<ClaimedId> {
   const { hostId, machineId, instance, taskQueue } = identity;
   const claim: HostClaim = { host: hostId, instance, machineId, taskQueue };
   const workflowId = hostWorkflowId(hostId);
@@ -155,15 +169,36 @@ async function claimHostId(client: Client, identity: Instance): Promise<void> {
       memo: { claim },
       staticSummary: `host ${hostId} is instance ${instance}`,
     });
+    return {};
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
     const { memo } = await client.workflow.getHandle(workflowId).describe();
     const found = memo?.claim as HostClaim | undefined;
-    if (found?.instance === instance && found.taskQueue === taskQueue) return;
+    if (found?.instance === instance && found.taskQueue === taskQueue) {
+      return { draining: (memo?.draining as Drain | undefined)?.reason };
+    }
     throw new ClaimedError(
       `host id "${hostId}" is taken: workflow ${workflowId} says instance ${found?.instance ?? '?'} on machine ${found?.machineId ?? '?'}, ` +
         `task queue ${found?.taskQueue ?? '?'}; this is instance ${instance} on machine ${machineId}, task queue ${taskQueue}. ` +
         `Give this host another host.id; or, once the other machine is gone for good, signal "release" to ${workflowId}`,
     );
+  }
+}
+
+/** Says to the host's workflow what it is now. Where that can't be said, the host is served all the same. */
+async function report(client: Client, host: Host, config: HostWorkerOptions['config'], log: HostLog): Promise<void> {
+  const { hostId, instance, bootIds } = host.context.identity;
+  const says: HostReport = {
+    instance,
+    bootId: bootIds.at(-1)!,
+    version: VERSION,
+    protocol: PROTOCOL,
+    programs: Object.keys(config.programs),
+    capacity: config.host.capacity,
+  };
+  try {
+    await client.workflow.getHandle(hostWorkflowId(hostId)).signal(hereSignal, says);
+  } catch (error) {
+    log.warn('the host could not be reported to its workflow', { error: messageOf(error) });
   }
 }

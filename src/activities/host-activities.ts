@@ -5,13 +5,21 @@ import {
   type AwaitServerInput,
   type HoldInput,
   type RecoverInput,
+  type ServeHostInput,
   type StartInput,
   type StopInput,
 } from '../contract/activities';
 import type { HostActivities } from '../contract/activities';
 import { FailureType } from '../contract/failures';
 import type { Placement } from '../contract/facts';
-import { checkResource, generationUnit, InvalidResourceError, ownerWorkflowId, resourceSlice } from '../contract/names';
+import {
+  checkResource,
+  generationUnit,
+  hostWorkflowId,
+  InvalidResourceError,
+  ownerWorkflowId,
+  resourceSlice,
+} from '../contract/names';
 import { monotonicNow } from '../host/context';
 import { ProgramRefusedError, StillRunningError, WrongInstanceError, type Host } from '../host/host';
 import { messageOf } from '../host/log';
@@ -67,6 +75,15 @@ export function createHostActivities(host: Host): HostActivities {
       checkInput(input);
       if (!input.placement) refuse('waiting for a server needs its placement');
       return typed(() => host.awaitServer(input));
+    },
+
+    async [ActivityName.serveHost](input: ServeHostInput) {
+      const { base64TaskToken, workflowExecution } = activityInfo();
+      const { hostId } = host.context.identity;
+      if (workflowExecution?.workflowId !== hostWorkflowId(hostId))
+        refuse(`${workflowExecution?.workflowId ?? '?'} is not the workflow of host ${hostId}`);
+      await typed(() => Promise.resolve(host.serve(input, base64TaskToken)));
+      if (!input.greet) throw new CompleteAsyncError(); // its heartbeats go on
     },
 
     async [ActivityName.holdOwnership](input: HoldInput) {

@@ -10,11 +10,12 @@ import {
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { HoldDetails, HoldEvent, OwnerIdentity } from '../contract/activities';
+import type { HostDetails } from '../contract/host';
 import { FailureType } from '../contract/failures';
 import { OWNER_WORKFLOW, type OwnInput } from '../contract/owner';
 import type { HoldRecord } from '../host/generation-files';
 import { messageOf, type HostLog } from '../host/log';
-import type { HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../host/owner-link';
+import type { Heard, HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../host/owner-link';
 
 /** Every call races a timer of its own: the SDK's deadlines were seen to be overrun by ten seconds. */
 const CALL_TIMEOUT_MS = 5_000;
@@ -36,7 +37,7 @@ export class TemporalLink implements OwnerLink {
     private readonly log: HostLog,
   ) {}
 
-  async heartbeat(hold: HoldRecord, details: HoldDetails, withinMs: number): Promise<HeartbeatAnswer> {
+  async heartbeat(hold: Heard, details: HoldDetails | HostDetails, withinMs: number): Promise<HeartbeatAnswer> {
     try {
       await withinTime(this.client.activity.heartbeat(tokenOf(hold), details), withinMs);
       return 'ok';
@@ -105,14 +106,14 @@ export class TemporalLink implements OwnerLink {
     }
   }
 
-  private notFoundOrUnknown(error: unknown, call: string, hold: HoldRecord): 'not-found' | 'unknown' {
+  private notFoundOrUnknown(error: unknown, call: string, hold: Heard): 'not-found' | 'unknown' {
     if (error instanceof ActivityNotFoundError) return 'not-found';
     this.log.warn(`${call}: no answer from Temporal`, { owner: hold.owner.workflowId, error: messageOf(error) });
     return 'unknown';
   }
 }
 
-function tokenOf(hold: HoldRecord): Uint8Array {
+function tokenOf(hold: Heard): Uint8Array {
   return Buffer.from(hold.token, 'base64');
 }
 

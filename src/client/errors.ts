@@ -113,6 +113,18 @@ export class NoOwnerError extends OwnershipError {
   }
 }
 
+/** There is no host of this id: none was ever served, or its id was given back. */
+export class NoHostError extends Error {
+  override readonly name = 'NoHostError';
+
+  constructor(
+    readonly host: string,
+    options?: ErrorOptions,
+  ) {
+    super(`there is no host "${host}": its worker has to have run once, with this host.id`, options);
+  }
+}
+
 /** Temporal, or the worker that runs the owner, gave no answer in time. Says nothing about the process. */
 export class NoAnswerError extends OwnershipError {
   constructor(resource: string, call: string, timeoutMs: number) {

@@ -1,12 +1,25 @@
 import { randomUUID } from 'node:crypto';
-import { WithStartWorkflowOperation, type Client } from '@temporalio/client';
-import type { Duration } from '@temporalio/common';
+import { WithStartWorkflowOperation, WorkflowNotFoundError, type Client } from '@temporalio/client';
+import type { Duration, UpdateDefinition } from '@temporalio/common';
 import { sameParameters } from '../contract/facts';
-import { checkResource, ownerWorkflowId, resourceOfWorkflowId } from '../contract/names';
+import {
+  drainUpdate,
+  HOST_WORKFLOW,
+  undrainUpdate,
+  type Drain,
+  type DrainRequest,
+  type HostClaim,
+  type HostDetails,
+  type HostMemo,
+  type HostReport,
+  type HostStatus,
+} from '../contract/host';
+import { checkResource, hostWorkflowId, ownerWorkflowId, resourceOfWorkflowId } from '../contract/names';
 import { ownUpdate, OWNER_WORKFLOW, type OwnAnswer, type OwnInput } from '../contract/owner';
 import { within } from './deadline';
 import { toMs } from './duration';
-import { OwnershipConflictError, OwnUnconfirmedError, type Ownership } from './errors';
+import { hostDetails } from './live-details';
+import { NoAnswerError, NoHostError, OwnershipConflictError, OwnUnconfirmedError, type Ownership } from './errors';
 import { OwnerCalls } from './owner-calls';
 import { OwnerHandle } from './owner-handle';
 
@@ -39,6 +52,16 @@ export interface ListedOwner extends Partial<Ownership> {
   readonly startedAt: Date;
   /** Systemd unit of the generation that was running when the owner last wrote it. */
   readonly unit?: string;
+}
+
+/** A host, as its worker and its workflow say it is. */
+export interface ListedHost extends Pick<HostClaim, 'host' | 'instance' | 'machineId'> {
+  /** What its worker said when it started, or read its programs again; absent before it has. */
+  readonly report?: HostReport;
+  /** Present while it takes on no new resources. */
+  readonly draining?: Drain;
+  /** What it holds, as it told last; absent while nothing was heard of it, for more than a minute for instance. */
+  readonly live?: HostDetails & { readonly heartbeatAt: number };
 }
 
 /** Owns resources by way of an existing Temporal client. */
@@ -96,6 +119,57 @@ export class OwnershipClient {
   /** A handle on a resource's owner, whoever started it. With `ownerId`, requests reach that owner only. */
   handle(resource: string, ownerId?: string): OwnerHandle {
     return new OwnerHandle(new OwnerCalls(this.client, checkResource(resource), ownerId, this.timeoutMs));
+  }
+
+  /** The hosts of this task queue, by Temporal's list, which is eventually consistent. */
+  async *hosts(): AsyncIterable<ListedHost> {
+    const query = `WorkflowType = '${HOST_WORKFLOW}' AND ExecutionStatus = 'Running'`;
+    for await (const { workflowId } of this.client.workflow.list({ query })) {
+      const description = await this.client.workflow.getHandle(workflowId).describe();
+      const { claim, report, draining } = (description.memo ?? {}) as Partial<HostMemo>;
+      if (!claim || claim.taskQueue !== this.taskQueue) continue;
+      const { host, instance, machineId } = claim;
+      const live = await hostDetails(this.client, description);
+      yield {
+        ...{ host, instance, machineId },
+        ...(report && { report }),
+        ...(draining && { draining }),
+        ...(live && { live }),
+      };
+    }
+  }
+
+  /**
+   * Has a host take on no new resources; what it has goes on there, restarts included. Asked twice, the first one's reason
+   * stays. Rejects with {@link NoHostError}.
+   */
+  drain(host: string, request: DrainRequest = {}): Promise<HostStatus> {
+    return this.askHost(drainUpdate, host, request);
+  }
+
+  /** Has a host take on new resources again. Rejects with {@link NoHostError}. */
+  undrain(host: string, request: DrainRequest = {}): Promise<HostStatus> {
+    return this.askHost(undrainUpdate, host, request);
+  }
+
+  private async askHost(
+    { name }: UpdateDefinition<HostStatus, [DrainRequest?]>,
+    host: string,
+    request: DrainRequest,
+  ): Promise<HostStatus> {
+    const handle = this.client.workflow.getHandle(hostWorkflowId(host));
+    const args: [DrainRequest] = [{ by: this.client.options.identity, ...request }];
+    try {
+      return await within(
+        this.client,
+        this.timeoutMs,
+        () => handle.executeUpdate<HostStatus, [DrainRequest]>(name, { args }),
+        () => new NoAnswerError(`host ${host}`, name, this.timeoutMs),
+      );
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) throw new NoHostError(host, { cause: error });
+      throw error;
+    }
   }
 
   /** The open owners of the namespace. */

@@ -10,6 +10,7 @@ export const ActivityName = {
   adoptServer: 'systemd.adoptServer',
   reclaimServer: 'systemd.reclaimServer',
   awaitServer: 'systemd.awaitServer',
+  serveHost: 'systemd.serveHost',
 } as const;
 
 /** Number of the protocol that these types are. Inputs only grow; upgrade hosts before owners. */
@@ -173,7 +174,17 @@ export type AwaitServerAnswer =
     }
   | { readonly healthy: false; readonly reason: string };
 
-/** The activities as the owner calls them. */
+/** What the workflow of a host has its worker do: be there, and say what it holds. */
+export interface ServeHostInput {
+  readonly host: string;
+  readonly instance: string;
+  /** Why it takes on no new resources; absent: it does. */
+  readonly draining?: string;
+  /** Nothing was heard of the host for a while: completes at once when it is there. */
+  readonly greet: boolean;
+}
+
+/** The activities as owners, and the workflow of a host, call them. */
 export interface HostActivities {
   [ActivityName.startGeneration](input: StartInput): Promise<StartAnswer>;
   [ActivityName.holdOwnership](input: HoldInput): Promise<HoldEvent>;
@@ -182,4 +193,5 @@ export interface HostActivities {
   [ActivityName.adoptServer](input: RecoverInput): Promise<RecoverAnswer>;
   [ActivityName.reclaimServer](input: RecoverInput): Promise<RecoverAnswer>;
   [ActivityName.awaitServer](input: AwaitServerInput): Promise<AwaitServerAnswer>;
+  [ActivityName.serveHost](input: ServeHostInput): Promise<void>;
 }

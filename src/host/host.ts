@@ -9,6 +9,7 @@ import type {
   HoldInput,
   RecoverAnswer,
   RecoverInput,
+  ServeHostInput,
   StartAnswer,
   StartInput,
   StopAnswer,
@@ -29,6 +30,7 @@ import { openInstance, type Instance } from './instance';
 import { bootBaseOf } from './lease';
 import { messageOf, type HostLog } from './log';
 import type { OwnerLink } from './owner-link';
+import { Presence } from './presence';
 import { generationUnits } from './readings';
 import { ProgramRefusedError, Programs } from './programs';
 import { startGeneration } from './starter';
@@ -74,12 +76,14 @@ const SETTLE_POLL_MS = 50;
 /** What a worker does on its host. Everything here works without Temporal; see {@link OwnerLink}. */
 export class Host {
   private readonly tracker: Tracker;
+  private readonly presence: Presence;
 
   private constructor(
     readonly context: HostContext,
     options: HostOptions,
   ) {
     this.tracker = new Tracker(context, options.link, options.resyncMs);
+    this.presence = new Presence(context, options.link, options.resyncMs);
   }
 
   /**
@@ -239,19 +243,33 @@ export class Host {
     if (event) await this.tracker.keeper.answer(record, event);
   }
 
+  /** Is there for its own workflow, and tells it with each heartbeat what it holds. */
+  serve({ instance, draining, greet }: ServeHostInput, token: string): void {
+    this.checkInstance(instance);
+    this.drain(draining);
+    if (!greet) this.presence.take(token);
+  }
+
+  /** Takes on no new resources, with a reason, or does so again without one. What it has goes on. */
+  drain(reason: string | undefined): void {
+    this.context.capacity.draining = reason;
+  }
+
   /**
    * Takes other programs than before: starts are made from them from now on. What runs keeps what it was started with, and
-   * its owner is told that its program has changed.
+   * its owner is told that its program has changed. Returns whether anything is different.
    */
-  reload(programs: Readonly<Record<string, Program>>): void {
+  reload(programs: Readonly<Record<string, Program>>): boolean {
     const changed = this.context.programs.replace(programs);
-    if (changed.length === 0) return;
+    if (changed.length === 0) return false;
     this.context.log.info('programs changed', { changed, programs: Object.keys(programs) });
     this.tracker.wakeAll();
+    return true;
   }
 
   /** Ends the watching; resolves once nothing is under way any more. Every unit goes on, and the next worker holds it on. */
   async close(): Promise<void> {
+    this.presence.close();
     await this.tracker.close();
   }
 

@@ -1,5 +1,6 @@
 import type { HoldDetails, HoldEvent, OwnerIdentity } from '../contract/activities';
 import type { Placement } from '../contract/facts';
+import type { HostDetails } from '../contract/host';
 import type { HoldRecord } from './generation-files';
 
 /**
@@ -8,7 +9,7 @@ import type { HoldRecord } from './generation-files';
  */
 export interface OwnerLink {
   /** Says that the process lives, and hears whether its owner does; `unknown` when that takes longer than `withinMs`. */
-  heartbeat(hold: HoldRecord, details: HoldDetails, withinMs: number): Promise<HeartbeatAnswer>;
+  heartbeat(hold: Heard, details: HoldDetails | HostDetails, withinMs: number): Promise<HeartbeatAnswer>;
   /** Completes the hold with an event. */
   complete(hold: HoldRecord, event: HoldEvent): Promise<'ok' | 'not-found' | 'unknown'>;
   /** Fails the hold once, so that it comes again. */
@@ -27,6 +28,14 @@ export interface OwnerLink {
  * - `unknown`: anything else, or no answer in time.
  */
 export type HeartbeatAnswer = 'ok' | 'paused' | 'cancelled' | 'reset' | 'not-found' | 'unknown';
+
+/** What a heartbeat is for: a hold, or the host's own presence. */
+export interface Heard {
+  /** base64 */
+  readonly token: string;
+  /** Whose it is, for the log. */
+  readonly owner: Pick<OwnerIdentity, 'workflowId'>;
+}
 
 /**
  * - `open`: an owner is open, this one or the next.

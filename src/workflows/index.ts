@@ -3,4 +3,4 @@
  * them from your own workflows module: `export * from 'temporal-systemd/workflows';`
  */
 export { ownResource as 'systemd.own' } from './own-resource';
-export { claimHost as 'systemd.host' } from './claim-host';
+export { serveHost as 'systemd.host' } from './host';

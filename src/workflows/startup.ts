@@ -28,6 +28,7 @@ export async function startup(owner: Owner): Promise<void> {
     const adopted = await recoverServer(owner, data.plan);
     if (adopted) take(owner, 'adopted', adopted);
   } catch (error) {
+    if (error instanceof ApplicationFailure) throw error; // this owner's own end: what the host fails with is wrapped
     if (isCancellation(error)) owner.note('taken back before the host had seen it');
     else onFailure(owner, error);
   }

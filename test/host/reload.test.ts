@@ -9,7 +9,7 @@ const other = script('sleeper', 'exec sleep 2000', { environment: { MORE: '1' } 
 describeOnPrivateHost('programs that are read again', () => {
   const suite = new HostSuite();
 
-  const reload = ({ host }: SuiteHost, ...programs: readonly Program[]): void =>
+  const reload = ({ host }: SuiteHost, ...programs: readonly Program[]): boolean =>
     host.reload(Object.fromEntries(programs.map((program) => [program.name, program])));
 
   it('change nothing that runs, and its owner is told once; a start takes the new ones (G10)', async () => {

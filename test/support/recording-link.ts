@@ -1,6 +1,7 @@
 import type { HoldDetails, HoldEvent } from '../../src/contract/activities';
+import type { HostDetails } from '../../src/contract/host';
 import type { HoldRecord } from '../../src/host/generation-files';
-import type { HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../../src/host/owner-link';
+import type { Heard, HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } from '../../src/host/owner-link';
 
 /** The owners' end of a host, for tests with no Temporal in sight: answers as it is told, and remembers what it heard. */
 export class RecordingLink implements OwnerLink {
@@ -11,6 +12,8 @@ export class RecordingLink implements OwnerLink {
   /** Awaited before each heartbeat is answered: a slow way to the owner. */
   onTheWay: () => Promise<void> = async () => undefined;
   readonly beats: { readonly token: string; readonly details: HoldDetails }[] = [];
+  /** The same of the host's own presence. */
+  readonly presence: { readonly token: string; readonly details: HostDetails }[] = [];
   readonly events: { readonly token: string; readonly event: HoldEvent }[] = [];
   readonly failed: string[] = [];
   /** What questions about owners are answered with. */
@@ -18,8 +21,9 @@ export class RecordingLink implements OwnerLink {
   readonly broughtToEnd: LeftBehind[] = [];
   private readonly waiters = new Set<() => void>();
 
-  async heartbeat(hold: HoldRecord, details: HoldDetails): Promise<HeartbeatAnswer> {
-    this.beats.push({ token: hold.token, details });
+  async heartbeat(hold: Heard, details: HoldDetails | HostDetails): Promise<HeartbeatAnswer> {
+    if ('units' in details) this.presence.push({ token: hold.token, details });
+    else this.beats.push({ token: hold.token, details });
     const { answer } = this;
     this.wake();
     await this.onTheWay();

@@ -404,6 +404,9 @@ export function scriptedActivities(hostOf: (resource: string) => ScriptedHost): 
     async [ActivityName.reclaimServer]() {
       throw ApplicationFailure.nonRetryable('its servers survive', FailureType.InvalidRequest);
     },
+    async [ActivityName.serveHost]() {
+      throw ApplicationFailure.nonRetryable('no owner asks for this', FailureType.InvalidRequest);
+    },
     async [ActivityName.awaitServer](input) {
       return hostOf(input.resource).awaitServer();
     },

@@ -47,6 +47,7 @@ describe('the public surface', () => {
       'InvalidResourceError',
       'NoAnswerError',
       'NoEndpointError',
+      'NoHostError',
       'NoOwnerError',
       'NotReadyError',
       'OwnUnconfirmedError',
@@ -104,6 +105,7 @@ describe('the public surface', () => {
       adoptServer: 'systemd.adoptServer',
       reclaimServer: 'systemd.reclaimServer',
       awaitServer: 'systemd.awaitServer',
+      serveHost: 'systemd.serveHost',
     });
     const handlers = [ownUpdate, readyUpdate, stopUpdate, restartUpdate, releaseUpdate, requestStopSignal, statusQuery];
     expect(handlers.map(({ type, name }) => `${type} ${name}`)).toEqual([
