@@ -4,6 +4,7 @@ import { OwnershipClient } from '../../src/client';
 import type { CommandResult } from '../support/test-host';
 import { openTemporalServer, type TemporalServer } from '../support/temporal-server';
 import { openTestHost, type TestHost } from '../support/test-host';
+import { until } from '../support/until';
 import { runCli, writeConfig, type CliProcess } from '../support/worker-process';
 
 describe('the command line', () => {
@@ -59,6 +60,25 @@ describe('the command line', () => {
     expect(stopped.stdout).toMatch(
       /^cli\/one: signal 15; proven by systemd \(.+\) and its cgroup \((ENOENT|populated 0)\)$/m,
     );
+  });
+
+  it('lists the hosts, has one take on nothing new, and has it do so again', async () => {
+    const host = server.taskQueue;
+    const drained = await cli('drain', host, '--reason', 'a new kernel');
+    expect(drained).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(`^${host}: draining, .*: a new kernel\n$`) as string,
+    });
+    const listed = await until('the host is listed', async () => {
+      const { stdout } = await cli('hosts');
+      return stdout.split('\n').find((line) => line.startsWith(`${host}\t`));
+    });
+    expect(listed).toMatch(/\t\d+ of any units\tdraining: a new kernel\tsleeper, stubborn\t\d+\./);
+    expect(await cli('undrain', host)).toMatchObject({ code: 0, stdout: `${host}: takes on new resources\n` });
+    expect(await cli('drain', 'nowhere')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no host "nowhere"') as string,
+    });
   });
 
   it('exits with 75 while the process is still running, and says what is left; --now ends it (G3)', async () => {
