@@ -78,11 +78,9 @@ export function createHostActivities(host: Host): HostActivities {
     },
 
     async [ActivityName.serveHost](input: ServeHostInput) {
-      const { base64TaskToken, workflowExecution } = activityInfo();
-      const { hostId } = host.context.identity;
-      if (workflowExecution?.workflowId !== hostWorkflowId(hostId))
-        refuse(`${workflowExecution?.workflowId ?? '?'} is not the workflow of host ${hostId}`);
-      await typed(() => Promise.resolve(host.serve(input, base64TaskToken)));
+      checkHost(input);
+      const { base64TaskToken } = activityInfo();
+      await typed(async () => host.serve(input, base64TaskToken));
       if (!input.greet) throw new CompleteAsyncError(); // its heartbeats go on
     },
 
@@ -117,6 +115,15 @@ function checkInput(input: Partial<StartInput & StopInput & HoldInput> | undefin
   // One open owner per resource (G1) rests on its workflow id.
   if (owner.workflowId !== ownerWorkflowId(input.resource!))
     return refuse(`${owner.workflowId} is not the owner of ${input.resource}`);
+}
+
+/** Only a host's own workflow speaks to it as that. */
+function checkHost(input: Partial<ServeHostInput> | undefined): void {
+  if (typeof input !== 'object' || input === null) return refuse(`expected an object, got ${JSON.stringify(input)}`);
+  const workflowId = activityInfo().workflowExecution?.workflowId;
+  if (typeof input.host !== 'string' || workflowId !== hostWorkflowId(input.host))
+    return refuse(`${workflowId} is not the workflow of host ${JSON.stringify(input.host)}`);
+  if (typeof input.instance !== 'string') return refuse('the host has no instance');
 }
 
 function checkGeneration(generation: unknown): void {

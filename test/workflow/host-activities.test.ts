@@ -5,6 +5,9 @@ import { ActivityName } from '../../src/contract/activities';
 import { FailureType } from '../../src/contract/failures';
 import type { Host } from '../../src/host/host';
 
+/** All but the one that is the host's own workflow's. */
+const OF_OWNERS = Object.values(ActivityName).filter((name) => name !== ActivityName.serveHost);
+
 /** A host that must not be asked for anything. */
 const host = new Proxy(
   {},
@@ -64,7 +67,7 @@ describe('whoever can start a workflow', () => {
     ],
   ])('can’t have a host act on %s (G10, G11)', async (_title, change, message) => {
     const input = change && { ...sound, ...change };
-    for (const name of Object.values(ActivityName)) {
+    for (const name of OF_OWNERS) {
       const refusal = {
         type: FailureType.InvalidRequest,
         nonRetryable: true,
@@ -72,6 +75,15 @@ describe('whoever can start a workflow', () => {
       };
       await expect(run(name, input)).rejects.toMatchObject(refusal);
     }
+  });
+
+  it.each([
+    ['as nothing', undefined, 'expected an object'],
+    ['as another host', { host: 'h1', instance: 'i' }, 'own:db/one is not the workflow of host "h1"'],
+    ['as a host without a name', { instance: 'i' }, 'is not the workflow of host undefined'],
+  ])('can’t speak to a host %s (G10)', async (_title, input, message) => {
+    const refusal = { type: FailureType.InvalidRequest, message: expect.stringContaining(message) as string };
+    await expect(run(ActivityName.serveHost, input)).rejects.toMatchObject(refusal);
   });
 
   it.each(['7', 0, -1, 1.5, undefined])('can’t have it start or stop generation %p', async (generation) => {
@@ -83,7 +95,7 @@ describe('whoever can start a workflow', () => {
   });
 
   it('is heard where all of it fits, and an error of the host is no answer (G4)', async () => {
-    for (const name of Object.values(ActivityName)) {
+    for (const name of OF_OWNERS) {
       const failure = { type: FailureType.Unknown, message: expect.stringContaining('the host was asked to') };
       await expect(run(name, sound)).rejects.toMatchObject(failure);
     }
