@@ -117,6 +117,15 @@ export const paths: Readonly<Record<string, (recording: Recording) => Promise<vo
     await second.ready();
     await second.stop();
   },
+  'ended-without-owner': async (recording) => {
+    const placement = await (await own(recording, 'sleeper')).ready();
+    await terminate(recording);
+    const { server, host, resource } = recording;
+    const found = { wish: 'stopped', by: `host ${host}`, found: placement } as const;
+    const input: OwnInput = { resource, program: 'sleeper', host, parameters: {}, requestId: randomUUID(), ...found };
+    const workflowId = ownerWorkflowId(resource);
+    await server.client.workflow.execute(OWNER_WORKFLOW, { workflowId, taskQueue: server.taskQueue, args: [input] });
+  },
   cancelled: async (recording) => {
     const handle = await own(recording, 'sleeper');
     await handle.ready();
