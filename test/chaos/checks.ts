@@ -1,0 +1,110 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  beyondLeaseIn,
+  overlapsIn,
+  parseTrace,
+  traceFile,
+  type Silence,
+  type Trace,
+  type Violation,
+} from '../support/oracle';
+import { runFiles, unitsOf, type Moments } from './faults';
+import type { Requests } from './requests';
+import { LEASE_MS, STOP_TIMEOUT_MS, type ChaosScene } from './scene';
+
+/**
+ * A lease, what the program is given to end in, and a margin for a machine that does other things as well: the one place
+ * where a campaign says how fast something has to be.
+ */
+export const ALLOWED_MS = LEASE_MS + STOP_TIMEOUT_MS + 5_000;
+
+/** A stopped timer is armed again by the worker's next resync, every two seconds; a process without one has no lease. */
+const RESYNC_US = 6_000_000;
+
+/** The traces of all resources. */
+export async function readTraces(scene: ChaosScene, resources: readonly string[]): Promise<ReadonlyMap<string, Trace>> {
+  const traces = new Map<string, Trace>();
+  for (const resource of resources) {
+    const text = await readFile(traceFile(scene.traces, resource), 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return ''; // nothing of it has ever run
+      throw error;
+    });
+    traces.set(resource, parseTrace(text));
+  }
+  return traces;
+}
+
+/** What the processes have written, against G2, G5 and G7. */
+export function checkTraces(
+  traces: ReadonlyMap<string, Trace>,
+  scene: ChaosScene,
+  moments: Moments,
+  requests: Requests,
+): readonly Violation[] {
+  return [...traces].flatMap(([resource, { lines }]) => {
+    const timers = moments.timersStopped.filter((stopped) => stopped.resource === resource);
+    const leased = (silence: Silence): boolean =>
+      !timers.some(({ at }) => at > silence.from - RESYNC_US && at < silence.to);
+    const silences = [...scene.worker.silences, ...moments.silences, ...requests.silencesOf(resource)];
+    return [...overlapsIn(lines), ...beyondLeaseIn(lines, silences.filter(leased), ALLOWED_MS, moments.paused)];
+  });
+}
+
+/**
+ * What is left on the host once every owner has come to its end: nothing but the prefix's slice, and of each resource its
+ * floor and the end record of one generation. Left for itself it has as long as a lease takes to end, and the worker to
+ * see that.
+ */
+export async function checkHost(scene: ChaosScene, withinMs: number): Promise<readonly Violation[]> {
+  for (const until = Date.now() + withinMs; ; await delay(500)) {
+    const left = [...(await leftUnits(scene)), ...(await leftCgroups(scene)), ...(await leftFiles(scene))];
+    if (left.length === 0 || Date.now() > until) return left;
+  }
+}
+
+async function leftUnits(scene: ChaosScene): Promise<readonly Violation[]> {
+  const units = await unitsOf(scene);
+  return units.map((unit) => ({ resource: resourceIn(unit), what: `the unit ${unit} is left`, evidence: [] }));
+}
+
+async function leftCgroups({ host }: ChaosScene): Promise<readonly Violation[]> {
+  const slice = join(host.cgroupRoot, `${host.unitPrefix}.slice`);
+  const entries = await readdir(slice, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  const folders = entries.filter((entry) => entry.isDirectory());
+  return Promise.all(
+    folders.map(async ({ name }) => {
+      const { stdout } = await host.run(['sh', '-c', `systemd-cgls --no-pager /${host.unitPrefix}.slice/${name}`]);
+      return { resource: resourceIn(name), what: `the cgroup ${name} is left`, evidence: stdout.split('\n') };
+    }),
+  );
+}
+
+async function leftFiles(scene: ChaosScene): Promise<readonly Violation[]> {
+  const violations: Violation[] = [];
+  const folder = runFiles(scene);
+  for (const name of await readdir(folder)) {
+    const kept: string[] = [];
+    const left: string[] = [];
+    for (const entry of await readdir(join(folder, name))) {
+      if (entry === 'floor') continue;
+      for (const file of await readdir(join(folder, name, entry))) {
+        (file === 'end.json' ? kept : left).push(`${entry}/${file}`);
+      }
+    }
+    if (left.length > 0 || kept.length > 1) {
+      const evidence = [...left, ...kept];
+      violations.push({ resource: resourceIn(name), what: `files of ${name} are left`, evidence });
+    }
+  }
+  return violations;
+}
+
+/** The resource that an escaped name has in it. */
+function resourceIn(name: string): string {
+  return /chaos_2fr_2d\d+/.exec(name)?.[0].replace('_2f', '/').replace('_2d', '-') ?? '';
+}
