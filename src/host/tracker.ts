@@ -119,20 +119,27 @@ export class Tracker {
     const { resource } = subject;
     const end = await recordEnd(this.host, subject, proof);
     this.host.log.info('proven', { resource, generation: proof.generation, by: proof.by, exit: end.exit.wording });
+    const renewals: Promise<void>[] = [];
     for (const held of this.heldOf(subject)) {
       this.held.delete(held.launch.placement.unit);
       this.ports.free(held.launch.placement.control?.endpoint);
       this.observer.untrack(held);
-      this.keeper.forget(held);
+      renewals.push(this.keeper.end(held));
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });
     }
-    this.letGo(subject);
+    this.letGo(subject, Promise.all(renewals));
     return end;
   }
 
-  /** Lets go of what was proven, also where the former worker process ended in the middle of it. */
-  letGo(subject: StopSubject): void {
-    const done = this.turns.take(subject.resource, () => letGo(this.host, subject));
+  /**
+   * Lets go of what was proven, `after` what may still write to it; also where the former worker process ended in the middle
+   * of it.
+   */
+  letGo(subject: StopSubject, after: Promise<unknown> = Promise.resolve()): void {
+    const done = this.turns.take(subject.resource, async () => {
+      await after;
+      await letGo(this.host, subject);
+    });
     this.lettingGo.add(done);
     void done.finally(() => this.lettingGo.delete(done));
   }
