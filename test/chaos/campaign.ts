@@ -36,7 +36,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
   try {
     const moments = new Moments();
     const requests = new Requests(scene, new Map(plan.resources.map(({ name, manner }) => [name, manner])));
-    const campaign = new Campaign(scene, moments, requests);
+    const campaign = new Campaign(scene, moments, requests, names);
     say(`${plan.steps.length} steps in ${options.forMs / 1000} s`);
     await campaign.run(plan.steps, say);
     say('healing');
@@ -67,6 +67,7 @@ class Campaign {
     private readonly scene: ChaosScene,
     private readonly moments: Moments,
     private readonly requests: Requests,
+    private readonly names: readonly string[],
   ) {}
 
   /** Does each step at its time, or as soon as its lane is free. Resolves once all are done. */
@@ -119,7 +120,9 @@ class Campaign {
         await this.requests.make(step);
         return 'done';
       case 'hands':
-        return (await this.alone('hands', () => meddle(step, this.scene, this.moments))) ? 'done' : 'no unit';
+        return (await this.alone('hands', () => meddle(step, this.names, this.scene, this.moments)))
+          ? 'done'
+          : 'no unit';
       case 'fault': {
         const run = (): Promise<void> => cause(step, this.scene, this.moments);
         // A host that boots can't be broken in other ways meanwhile.

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { monotonicNow } from '../../src/host/context';
-import { unitPattern } from '../../src/contract/names';
+import { escapeResource, unitPattern } from '../../src/contract/names';
 import type { Silence } from '../support/oracle';
 import type { Fault, Hands } from './plan';
 import type { ChaosScene } from './scene';
@@ -78,9 +78,23 @@ export async function cause(fault: Fault, scene: ChaosScene, moments: Moments): 
   }
 }
 
-/** Does to a resource's unit what somebody with root could do. Returns whether there was one. */
-export async function meddle(hands: Hands, scene: ChaosScene, moments: Moments): Promise<boolean> {
-  const units = await unitsOf(scene, hands.resource);
+/**
+ * Does to a resource's unit what somebody with root could do; where it has none, to that of the next resource that has one.
+ * Returns whether there was one.
+ */
+export async function meddle(
+  hands: Hands,
+  names: readonly string[],
+  scene: ChaosScene,
+  moments: Moments,
+): Promise<boolean> {
+  const all = await unitsOf(scene);
+  const first = names.indexOf(hands.resource);
+  const resource = [...names.slice(first), ...names.slice(0, first)].find((name) =>
+    all.some((unit) => belongs(unit, name)),
+  );
+  if (resource === undefined) return false;
+  const units = all.filter((unit) => belongs(unit, resource));
   const service = units.find((unit) => /-g\d+\.service$/.test(unit));
   switch (hands.kind) {
     case 'unit stopped':
@@ -101,7 +115,7 @@ export async function meddle(hands: Hands, scene: ChaosScene, moments: Moments):
     case 'timer stopped': {
       const timer = units.find((unit) => unit.endsWith('.timer'));
       if (!timer) return false;
-      moments.timersStopped.push({ resource: hands.resource, at: monotonicNow() });
+      moments.timersStopped.push({ resource, at: monotonicNow() });
       await systemctl(scene, 'stop', '--no-block', timer);
       return true;
     }
@@ -121,12 +135,17 @@ export async function heal(scene: ChaosScene): Promise<void> {
   await worker.serving(60_000);
 }
 
-/** The loaded units of a resource, or of all. */
-export async function unitsOf({ host }: ChaosScene, resource?: string): Promise<readonly string[]> {
+/** The loaded units of the prefix. */
+export async function unitsOf({ host }: ChaosScene): Promise<readonly string[]> {
   const list = ['list-units', '--all', '--plain', '--no-legend', '--no-pager'];
-  const command = ['timeout', '20', 'systemctl', ...list, unitPattern(host.unitPrefix, resource)];
+  const command = ['timeout', '20', 'systemctl', ...list, unitPattern(host.unitPrefix)];
   const { stdout } = await host.run(command);
   return stdout.split('\n').flatMap((line) => line.trim().split(/\s+/)[0] || []);
+}
+
+/** Whether it is a resource's service, or the timer or oneshot of its lease. */
+function belongs(unit: string, resource: string): boolean {
+  return unit.includes(`-${escapeResource(resource)}-g`);
 }
 
 /** As a person would: what the manager says to it is not looked at, for it may be paused or gone a moment later. */

@@ -7,7 +7,7 @@ export type Fault =
   | { readonly kind: 'systemd reloaded' | 'systemd executed anew' | 'bus restarted' }
   | { readonly kind: 'Temporal killed' | 'Temporal ended'; readonly forMs: number };
 
-/** What somebody with root on the host does to a unit of a resource. */
+/** What somebody with root on the host does to a unit of a resource, or of the next one that has a unit. */
 export type Hands =
   | { readonly kind: 'unit stopped' | 'unit restarted' | 'unit killed' | 'timer stopped'; readonly resource: string }
   | { readonly kind: 'unit frozen'; readonly resource: string; readonly forMs: number };
@@ -55,12 +55,14 @@ const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card[]; read
   worker: {
     cards: [
       ['worker killed', SHORT_MS],
+      ['worker killed', SHORT_MS],
       ['worker killed', BEYOND_THE_LEASE_MS],
+      ['worker paused', SHORT_MS],
       ['worker paused', SHORT_MS],
       ['worker paused', BEYOND_THE_LEASE_MS],
       ['reboot', SHORT_MS],
     ],
-    pauseMs: [2_000, 8_000],
+    pauseMs: [3_000, 10_000],
   },
   systemd: {
     cards: [
@@ -74,14 +76,15 @@ const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card[]; read
       ['bus held', SHORT_MS],
       ['disk full', [1_000, 6_000]],
     ],
-    pauseMs: [1_000, 6_000],
+    pauseMs: [2_000, 7_000],
   },
   Temporal: {
     cards: [
       ['Temporal killed', SHORT_MS],
+      ['Temporal killed', SHORT_MS],
       ['Temporal ended', BEYOND_THE_LEASE_MS],
     ],
-    pauseMs: [12_000, 25_000],
+    pauseMs: [15_000, 30_000],
   },
 };
 
@@ -96,7 +99,7 @@ const HANDS_EVERY_MS: Range = [1_000, 3_000];
 
 /** How often each request stands in the deck. `own` most, or soon nothing would run. */
 const REQUESTS: Readonly<Record<Request['kind'], number>> = {
-  own: 8,
+  own: 16,
   stop: 3,
   restart: 3,
   release: 2,
@@ -104,7 +107,7 @@ const REQUESTS: Readonly<Record<Request['kind'], number>> = {
   reset: 2,
   'hold paused': 1,
 };
-const REQUEST_EVERY_MS: Range = [100, 700];
+const REQUEST_EVERY_MS: Range = [100, 500];
 
 /** Who there is: most of them as processes should be, the others as they are. */
 const MANNERS: readonly Manner[] = ['steady', 'steady', 'stubborn', 'family', 'brief'];

@@ -12,6 +12,9 @@ import type { ChaosScene } from './scene';
 /** ResetReapplyExcludeType of Temporal's API: signals and updates. */
 const WITHOUT_REQUESTS = [1, 2];
 
+/** A request that nobody has answered is surely not on its way any more. The client gives up after ten seconds. */
+const STRAY_MS = 30_000;
+
 /** What clients and operators do to owners, and when a resource surely had none. */
 export class Requests {
   private readonly ownerless = new Map<string, { from?: number; readonly silences: Silence[] }>();
@@ -106,8 +109,8 @@ export class Requests {
       await ask();
       owning.underWay--;
     } catch (error) {
-      // One without an answer may still come to something: this resource counts as owned for good.
-      if (!isWithoutAnswer(error)) owning.underWay--;
+      // One without an answer may still come to something.
+      setTimeout(() => owning.underWay--, isWithoutAnswer(error) ? STRAY_MS : 0).unref();
       throw error;
     }
   }
