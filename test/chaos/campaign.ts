@@ -5,6 +5,7 @@ import { Turns } from '../../src/host/turns';
 import { traceText, type Trace, type Violation } from '../support/oracle';
 import { checkHost, checkTraces, readTraces } from './checks';
 import { cause, heal, meddle, Moments } from './faults';
+import { readOwners } from './owners';
 import { planOf, type PlanOptions, type Step } from './plan';
 import { foreseen, Requests } from './requests';
 import { openChaosScene, type ChaosScene } from './scene';
@@ -14,6 +15,11 @@ export interface Outcome {
   /** Of each kind of fault and request: how many were done, and what the others came to. */
   readonly counts: ReadonlyMap<string, ReadonlyMap<string, number>>;
   readonly generations: number;
+  /** Runs of owners, and proofs that were given. */
+  readonly runs: number;
+  readonly proofs: number;
+  /** How often nobody could renew the lease of a process for longer than it had. */
+  readonly leases: number;
   readonly violations: readonly Violation[];
   /** For people: each violation with its evidence. */
   readonly report: string;
@@ -47,12 +53,17 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
     say('checking');
     const left = await checkHost(scene, Math.max(30_000, until - Date.now()));
     const traces = await readTraces(scene, names);
-    const violations = [...campaign.violations, ...left, ...checkTraces(traces, scene, moments, requests)];
+    const { runs, proofs, violations: ofOwners } = await readOwners(scene);
+    const { tested: leases, violations: ofTraces } = checkTraces(traces, { scene, moments, requests, proofs });
+    const violations = [...campaign.violations, ...ofTraces, ...ofOwners, ...left];
     const generations = [...traces.values()].reduce(
       (sum, { lines }) => sum + new Set(lines.map(({ generation }) => generation)).size,
       0,
     );
-    return { counts: campaign.counts, generations, violations, report: await report(scene, violations, traces) };
+    const { counts } = campaign;
+    for (const end of scene.worker.ends) say(`the worker ended by itself: ${end}`);
+    const texts = await report(scene, violations, traces);
+    return { counts, generations, runs, proofs: proofs.length, leases, violations, report: texts };
   } finally {
     await scene.end();
   }

@@ -2,8 +2,12 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
-  beyondLeaseIn,
+  checkLeases,
+  outlivedProofs,
+  merged,
   overlapsIn,
+  type LeaseReport,
+  type ProofClaim,
   parseTrace,
   traceFile,
   type Silence,
@@ -36,20 +40,32 @@ export async function readTraces(scene: ChaosScene, resources: readonly string[]
   return traces;
 }
 
-/** What the processes have written, against G2, G5 and G7. */
+/** What the processes have written, against G2, G3, G5 and G7; and how often a lease was put to the test. */
 export function checkTraces(
   traces: ReadonlyMap<string, Trace>,
-  scene: ChaosScene,
-  moments: Moments,
-  requests: Requests,
-): readonly Violation[] {
-  return [...traces].flatMap(([resource, { lines }]) => {
+  { scene, moments, requests, proofs }: Story,
+): LeaseReport {
+  const violations: Violation[] = [];
+  let tested = 0;
+  for (const [resource, { lines }] of traces) {
     const timers = moments.timersStopped.filter((stopped) => stopped.resource === resource);
-    const leased = (silence: Silence): boolean =>
+    const isLeased = (silence: Silence): boolean =>
       !timers.some(({ at }) => at > silence.from - RESYNC_US && at < silence.to);
-    const silences = [...scene.worker.silences, ...moments.silences, ...requests.silencesOf(resource)];
-    return [...overlapsIn(lines), ...beyondLeaseIn(lines, silences.filter(leased), ALLOWED_MS, moments.paused)];
-  });
+    const silences = merged([...scene.worker.silences, ...moments.silences, ...requests.silencesOf(resource)]);
+    const leases = checkLeases(lines, silences.filter(isLeased), { allowedMs: ALLOWED_MS, paused: moments.paused });
+    tested += leases.tested;
+    const claims = proofs.filter((proof) => proof.resource === resource);
+    violations.push(...overlapsIn(lines), ...outlivedProofs(lines, claims), ...leases.violations);
+  }
+  return { tested, violations };
+}
+
+/** What happened in a campaign, as far as it matters to what the traces may say. */
+export interface Story {
+  readonly scene: ChaosScene;
+  readonly moments: Moments;
+  readonly requests: Requests;
+  readonly proofs: readonly ProofClaim[];
 }
 
 /**

@@ -15,7 +15,11 @@ async function main(): Promise<void> {
   const say = (text: string): void =>
     console.log(`${((performance.now() - from) / 1000).toFixed(1).padStart(7)}  ${text}`);
   const outcome = await runCampaign({ seed, forMs, resources: option('resources', 30), say });
-  console.log(`\n${tableOf(outcome.counts)}\n\n${outcome.generations} generations, seed ${seed}`);
+  const { counts, generations, runs, proofs, leases } = outcome;
+  console.log(`\n${tableOf(counts)}\n`);
+  console.log(
+    `${generations} generations, ${runs} runs of owners, ${proofs} proofs, ${leases} leases put to the test; seed ${seed}`,
+  );
   if (outcome.violations.length === 0) return console.log('nothing was violated');
   console.log(`\n${outcome.violations.length} VIOLATIONS\n\n${outcome.report}`);
   process.exitCode = 1;

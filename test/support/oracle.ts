@@ -132,23 +132,66 @@ function latest(lines: readonly TraceLine[]): TraceLine {
   return lines.reduce((last, line) => (line.at > last.at ? line : last));
 }
 
-/**
- * Every process that lived longer than `allowedMs` into a silence in which nobody can have renewed its lease (G7). While
- * `paused` the host's systemd was stopped, and could end nothing: that time does not count.
- */
-export function beyondLeaseIn(
+/** What a lease is checked against. */
+export interface LeaseCheck {
+  /** How long a process may live into a silence: its lease, its time to stop, and a margin. */
+  readonly allowedMs: number;
+  /** While the host's systemd was stopped, and could end nothing: that time does not count. */
+  readonly paused?: readonly Silence[];
+}
+
+/** How the leases of a resource's processes have ended. */
+export interface LeaseReport {
+  /** How many silences were so long, and met a process, that its lease was put to the test. */
+  readonly tested: number;
+  readonly violations: readonly Violation[];
+}
+
+/** Looks for processes that live on in a silence, in which nobody can have renewed their lease (G7). */
+export function checkLeases(
   lines: readonly TraceLine[],
   silences: readonly Silence[],
-  allowedMs: number,
-  paused: readonly Silence[] = [],
-): readonly Violation[] {
-  return merged(silences).flatMap((silence) => {
-    const late = lines.find(({ at }) => at <= silence.to && elapsed(silence.from, at, paused) > allowedMs * 1000);
-    if (!late) return [];
+  { allowedMs, paused = [] }: LeaseCheck,
+): LeaseReport {
+  let tested = 0;
+  const begins = new Map<number, number>();
+  for (const { generation, at } of lines) if (!begins.has(generation)) begins.set(generation, at);
+  // A start that was asked for before may come late, and its first lease begins with it.
+  const since = (silence: Silence, generation: number): number => Math.max(silence.from, begins.get(generation)!);
+  const violations = merged(silences).flatMap((silence): Violation[] => {
+    if (elapsed(silence.from, silence.to, paused) <= allowedMs * 1000) return [];
     const before = lines.filter(({ at }) => at <= silence.from).at(-1);
-    const ms = Math.round((late.at - silence.from) / 1000);
-    const what = `a process lived for ${ms} ms after the last moment of a renewal (µs ${silence.from}), ${allowedMs} were allowed`;
+    if (before && before.event !== 'end' && before.at > silence.from - 100_000) tested++;
+    const late = lines.find(
+      ({ at, generation }) => at <= silence.to && elapsed(since(silence, generation), at, paused) > allowedMs * 1000,
+    );
+    if (!late) return [];
+    const from = since(silence, late.generation);
+    const ms = Math.round((late.at - from) / 1000);
+    const what = `a process lived for ${ms} ms after the last moment of a renewal (µs ${from}), ${allowedMs} were allowed`;
     return [{ resource: late.resource, what, evidence: [...(before ? [before] : []), late].map(traceText) }];
+  });
+  return { tested, violations };
+}
+
+/** That a generation, and all before it, were proven dead. */
+export interface ProofClaim {
+  readonly resource: string;
+  readonly generation: number;
+  /** µs of CLOCK_MONOTONIC of the last reading. */
+  readonly readAt: number;
+}
+
+/** A proof is dated by the other clock, in ms, and a machine may correct that one a little. */
+const CLOCKS_US = 50_000;
+
+/** Processes that wrote after they had been proven dead (G3). */
+export function outlivedProofs(lines: readonly TraceLine[], claims: readonly ProofClaim[]): readonly Violation[] {
+  return claims.flatMap(({ resource, generation, readAt }) => {
+    const after = lines.find((line) => line.generation <= generation && line.at > readAt + CLOCKS_US);
+    if (!after) return [];
+    const what = `generation ${generation} was proven dead at µs ${readAt}, and a process of it or before lived on`;
+    return [{ resource, what, evidence: [traceText(after)] }];
   });
 }
 

@@ -1,4 +1,4 @@
-import { beyondLeaseIn, merged, overlapsIn, parseTrace, type TraceLine } from '../support/oracle';
+import { checkLeases, merged, outlivedProofs, overlapsIn, parseTrace, type TraceLine } from '../support/oracle';
 
 const boots = ['11111111-1111-1111-1111-111111111111', '22222222-2222-2222-2222-222222222222'] as const;
 
@@ -97,8 +97,15 @@ describe('the end of leases (G7)', () => {
   const lines = trace('5 7 0 1000000 start\n5 7 0 5000000 tick\n5 7 0 9000000 tick');
 
   it('is kept by a process that is gone in time, and by one that begins after the silence', () => {
-    expect(beyondLeaseIn(lines, [{ from: 8_000_000, to: 99_000_000 }], 2000)).toEqual([]);
-    expect(beyondLeaseIn(lines, [{ from: 0, to: 900_000 }], 10)).toEqual([]);
+    expect(checkLeases(lines, [{ from: 9_010_000, to: 99_000_000 }], { allowedMs: 2000 })).toEqual({
+      tested: 1,
+      violations: [],
+    });
+    expect(checkLeases(lines, [{ from: 0, to: 900_000 }], { allowedMs: 10 })).toEqual({ tested: 0, violations: [] });
+  });
+
+  it('is put to the test by a silence that is long enough, and by no other', () => {
+    expect(checkLeases(lines, [{ from: 9_010_000, to: 10_000_000 }], { allowedMs: 2000 }).tested).toBe(0);
   });
 
   it('is not kept by one that lives on in a silence, however many parts that has', () => {
@@ -106,15 +113,37 @@ describe('the end of leases (G7)', () => {
       { from: 5_500_000, to: 20_000_000 },
       { from: 4_000_000, to: 6_000_000 },
     ];
-    expect(beyondLeaseIn(lines, parts, 4000)).toMatchObject([
+    expect(checkLeases(lines, parts, { allowedMs: 4000 }).violations).toMatchObject([
       { what: expect.stringContaining('5000 ms') as string, evidence: [{}, expect.stringContaining('9000000')] },
     ]);
     expect(merged(parts)).toEqual([{ from: 4_000_000, to: 20_000_000 }]);
   });
 
+  it('counts from its start for a process that begins in the silence: it was asked for before', () => {
+    const silence = [{ from: 0, to: 20_000_000 }];
+    expect(checkLeases(lines, silence, { allowedMs: 8500 }).violations).toEqual([]);
+    expect(checkLeases(lines, silence, { allowedMs: 7500 }).violations).toHaveLength(1);
+  });
+
   it('waits while the host’s systemd is paused', () => {
     const silence = [{ from: 4_000_000, to: 20_000_000 }];
-    expect(beyondLeaseIn(lines, silence, 4000, [{ from: 6_000_000, to: 7_500_000 }])).toEqual([]);
-    expect(beyondLeaseIn(lines, silence, 4000, [{ from: 6_000_000, to: 6_500_000 }])).toHaveLength(1);
+    const pausedTo = (to: number): number =>
+      checkLeases(lines, silence, { allowedMs: 4000, paused: [{ from: 6_000_000, to }] }).violations.length;
+    expect(pausedTo(7_500_000)).toBe(0);
+    expect(pausedTo(6_500_000)).toBe(1);
+  });
+});
+
+describe('a proof (G3)', () => {
+  const lines = trace('5 7 0 1000000 start\n5 7 0 5000000 end\n6 8 0 6000000 start');
+  const claim = { resource: 'r', generation: 5, readAt: 5_500_000 };
+
+  it('stands where nothing of its generation or an earlier one wrote after it', () => {
+    expect(outlivedProofs(lines, [claim])).toEqual([]);
+  });
+
+  it('does not stand where something did', () => {
+    expect(outlivedProofs(lines, [{ ...claim, readAt: 4_000_000 }])).toMatchObject([{ resource: 'r' }]);
+    expect(outlivedProofs(lines, [{ ...claim, generation: 6 }])).toHaveLength(1);
   });
 });
