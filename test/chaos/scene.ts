@@ -41,7 +41,10 @@ const MANNERS: readonly Manner[] = ['steady', 'stubborn', 'brief', 'family'];
 export async function openChaosScene(): Promise<ChaosScene> {
   const ends: (() => Promise<unknown>)[] = [];
   const end = async (): Promise<void> => {
-    for (const one of ends.splice(0).reverse()) await one();
+    // What can't be ended must not keep the others from being ended.
+    const failed: unknown[] = [];
+    for (const one of ends.splice(0).reverse()) await one().catch((error: unknown) => failed.push(error));
+    if (failed.length > 0) throw new AggregateError(failed, 'not everything of the campaign could be ended');
   };
   try {
     const server = await openOwnTemporalServer();
