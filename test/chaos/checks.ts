@@ -24,8 +24,11 @@ import { LEASE_MS, STOP_TIMEOUT_MS, type ChaosScene } from './scene';
  */
 export const ALLOWED_MS = LEASE_MS + STOP_TIMEOUT_MS + 5_000;
 
-/** A stopped timer is armed again by the worker's next resync, every two seconds; a process without one has no lease. */
-const RESYNC_US = 6_000_000;
+/**
+ * A lease timer that other hands have stopped is armed again by the worker's next look at all units, which it takes every two
+ * seconds; until it could do so without anything in its way, the process has no lease.
+ */
+const HEAL_US = 10_000_000;
 
 /** The traces of all resources. */
 export async function readTraces(scene: ChaosScene, resources: readonly string[]): Promise<ReadonlyMap<string, Trace>> {
@@ -48,16 +51,31 @@ export function checkTraces(
   const violations: Violation[] = [];
   let tested = 0;
   for (const [resource, { lines }] of traces) {
-    const timers = moments.timersStopped.filter((stopped) => stopped.resource === resource);
-    const isLeased = (silence: Silence): boolean =>
-      !timers.some(({ at }) => at > silence.from - RESYNC_US && at < silence.to);
     const silences = merged([...scene.worker.silences, ...moments.silences, ...requests.silencesOf(resource)]);
+    const unleased = moments.timersStopped
+      .filter((stopped) => stopped.resource === resource)
+      .map(({ at }) => ({
+        from: at,
+        to: healed(at, [...scene.worker.silences, ...moments.silences, ...moments.paused]),
+      }));
+    const isLeased = ({ from, to }: Silence): boolean => !unleased.some((one) => one.from < to && one.to > from);
     const leases = checkLeases(lines, silences.filter(isLeased), { allowedMs: ALLOWED_MS, paused: moments.paused });
     tested += leases.tested;
     const claims = proofs.filter((proof) => proof.resource === resource);
     violations.push(...overlapsIn(lines), ...outlivedProofs(lines, claims), ...leases.violations);
   }
   return { tested, violations };
+}
+
+/** When the worker has surely seen to what was done at a moment. */
+function healed(at: number, disturbed: readonly Silence[]): number {
+  let from = at;
+  for (const one of merged(disturbed)) {
+    if (one.to <= from) continue;
+    if (one.from - from >= HEAL_US) break;
+    from = one.to;
+  }
+  return from + HEAL_US;
 }
 
 /** What happened in a campaign, as far as it matters to what the traces may say. */
