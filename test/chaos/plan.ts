@@ -55,14 +55,12 @@ const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card[]; read
   worker: {
     cards: [
       ['worker killed', SHORT_MS],
-      ['worker killed', SHORT_MS],
       ['worker killed', BEYOND_THE_LEASE_MS],
-      ['worker paused', SHORT_MS],
       ['worker paused', SHORT_MS],
       ['worker paused', BEYOND_THE_LEASE_MS],
       ['reboot', SHORT_MS],
     ],
-    pauseMs: [3_000, 10_000],
+    pauseMs: [5_000, 12_000],
   },
   systemd: {
     cards: [
@@ -81,10 +79,9 @@ const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card[]; read
   Temporal: {
     cards: [
       ['Temporal killed', SHORT_MS],
-      ['Temporal killed', SHORT_MS],
       ['Temporal ended', BEYOND_THE_LEASE_MS],
     ],
-    pauseMs: [15_000, 30_000],
+    pauseMs: [25_000, 40_000], // after each of them it takes a while until everybody is connected again
   },
 };
 
@@ -127,7 +124,7 @@ export function planOf({ seed, forMs, resources: count }: PlanOptions): Plan {
 
   for (const [lane, { cards, pauseMs }] of Object.entries(FAULTS) as [FaultLane, (typeof FAULTS)[FaultLane]][]) {
     const deck = new Deck(random, cards);
-    let at = random.in([4_000, 8_000]);
+    let at = random.in([7_000, 12_000]);
     for (;;) {
       const [kind, lasts] = deck.deal();
       const lastsMs = lasts ? random.in(lasts) : 0;
@@ -138,7 +135,7 @@ export function planOf({ seed, forMs, resources: count }: PlanOptions): Plan {
   }
 
   const hands = new Deck(random, HANDS);
-  for (let at = random.in([3_000, 6_000]); at < forMs; at += random.in(HANDS_EVERY_MS)) {
+  for (let at = random.in([5_000, 7_000]); at < forMs; at += random.in(HANDS_EVERY_MS)) {
     const kind = hands.deal();
     const resource = anyone();
     if (kind === 'unit frozen') steps.push({ at, what: 'hands', kind, resource, forMs: random.in([500, 9_000]) });
