@@ -46,3 +46,11 @@ export function isLiving(unit: Pick<UnitProperties, 'ActiveState' | 'SubState'>)
     ActiveState === 'activating' || ActiveState === 'reloading' || (ActiveState === 'active' && SubState !== 'exited')
   );
 }
+
+/**
+ * Whether a lease has to end it: everything that is up and not on its way down. Also the shell of an `active (exited)` unit,
+ * whose children may live on.
+ */
+export function needsLease({ ActiveState, SubState }: Pick<UnitProperties, 'ActiveState' | 'SubState'>): boolean {
+  return isLiving({ ActiveState, SubState }) || ActiveState === 'active';
+}

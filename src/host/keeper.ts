@@ -28,6 +28,8 @@ export interface Held {
   hold?: HoldRecord;
   /** The owner wants it stopped: only its proof is an event now. */
   stopping: boolean;
+  /** It is proven dead: nothing is armed or written for it any more. */
+  over?: boolean;
   /** Why this host ended it; said with its end. */
   endedFor?: string;
   /** Of a control server: the period that it reported with its last renewal, in ms. */
@@ -103,11 +105,13 @@ export class LeaseKeeper {
 
   /**
    * Arms the next lease pair and stops the former ones, so there is no moment without one. Rejects where that is not
-   * certain; then the former lease holds, and the next renewal stops what this one may have left behind.
+   * certain; then the former lease holds, and the next renewal stops what this one may have left behind. Does nothing for
+   * what is over: a beat may have seen it alive, and have had its answer since.
    */
   renew(held: Held, deadline: number): Promise<void> {
     const { placement } = held.launch;
     return this.renewals.take(placement.unit, async () => {
+      if (held.over) return;
       const { oldest } = held.lease;
       const n = held.lease.n + 1;
       held.lease = { ...held.lease, n };
@@ -127,8 +131,17 @@ export class LeaseKeeper {
     for (const held of this.late) this.schedule(held, 0);
   }
 
-  /** Forgets a generation. */
-  forget(held: Held): void {
+  /**
+   * A generation is proven dead. Resolves once no renewal of it is under way, which would leave a file and a timer behind
+   * whoever has removed them.
+   */
+  async end(held: Held): Promise<void> {
+    held.over = true;
+    this.forget(held);
+    await this.renewals.take(held.launch.placement.unit, async () => undefined);
+  }
+
+  private forget(held: Held): void {
     clearTimeout(this.timers.get(held));
     this.timers.delete(held);
     this.late.delete(held);
@@ -160,7 +173,7 @@ export class LeaseKeeper {
     const asked = monotonicNow();
     const condition = await readCondition(this.host, held.launch.placement);
     const answer = await this.link.heartbeat(hold, await this.details(held, condition), this.patience(held));
-    if (this.closed || held.hold !== hold) return; // a newer hold came meanwhile, and has its own beat
+    if (this.closed || held.over || held.hold !== hold) return; // a newer hold came meanwhile, and has its own beat
     const again = await this.act(held, hold, answer, condition, asked);
     if (again !== undefined && held.hold === hold)
       this.schedule(held, Math.max(0, again - (monotonicNow() - asked) / 1000));
@@ -229,7 +242,7 @@ export class LeaseKeeper {
     if (renewal.kind === 'renewed') {
       held.serverLeaseMs = renewal.leaseMs;
       // One that was healthy too late to be recorded is to be found by the next owner as well.
-      if (!held.serverAnswers) await record(this.host, held.files, held.launch, renewal);
+      if (!held.serverAnswers) await this.record(held, renewal);
       held.serverAnswers = true;
       if (!hold.ready) await this.tell(held, { kind: 'ready' });
       return true;
@@ -241,6 +254,13 @@ export class LeaseKeeper {
     await this.tell(held, { kind: kind === 'refused' ? kind : 'unavailable', reason });
     if (held.hold !== hold) held.serverAnswers = false; // the owner knows
     return false;
+  }
+
+  /** In turn with what lets go of the generation, as {@link renew}. */
+  private record(held: Held, renewal: Parameters<typeof record>[3]): Promise<void> {
+    return this.renewals.take(held.launch.placement.unit, async () => {
+      if (!held.over) await record(this.host, held.files, held.launch, renewal);
+    });
   }
 
   private async drop(held: Held, hold: HoldRecord): Promise<void> {

@@ -1,7 +1,7 @@
 import { CgroupWatcher } from '../cgroup/watch';
 import { parseUnit, unitPattern } from '../contract/names';
 import type { UnitListing } from '../systemd/port';
-import { isLiving } from './condition';
+import { isLiving, needsLease } from './condition';
 import { prefixCgroup, type HostContext } from './context';
 import type { Held } from './keeper';
 import { messageOf, Sparse } from './log';
@@ -11,7 +11,7 @@ export interface ObserverOptions {
   readonly resyncMs: number;
   /** Told that a generation should be looked at. */
   readonly onWake: (held: Held) => void;
-  /** Told that a living unit has no timer that would end it. */
+  /** Told that a unit which is up has no timer that would end it. */
   readonly onLeaseMissing: (held: Held) => void;
   /** Told after each full read that systemd has answered. */
   readonly onResynced: () => void;
@@ -105,8 +105,9 @@ export class Observer {
       const { unit } = held.launch.placement;
       if (this.tracked.get(unit) !== held) continue;
       const listed = byName.get(unit);
-      const living = listed !== undefined && isLiving({ ActiveState: listed.activeState, SubState: listed.subState });
-      if (living && !leased.has(unit)) this.options.onLeaseMissing(held);
+      const state = { ActiveState: listed?.activeState, SubState: listed?.subState };
+      const living = isLiving(state);
+      if (needsLease(state) && !leased.has(unit)) this.options.onLeaseMissing(held);
       // A hold that waits for a word may have missed the event that it waits for.
       if (!living || held.hold?.greet || held.hold?.ready === false) this.options.onWake(held);
     }

@@ -2,7 +2,7 @@ import type { StopAnswer } from '../contract/activities';
 import type { Proof } from '../contract/facts';
 import { Abandoned } from './abandoned';
 import { letGo, recordEnd } from './after-proof';
-import { readCondition, type Condition } from './condition';
+import { isLiving, needsLease, readCondition, type Condition } from './condition';
 import { monotonicNow, type HostContext } from './context';
 import type { GenerationFiles, HoldRecord } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
@@ -12,6 +12,7 @@ import { Observer } from './observer';
 import type { OwnerLink } from './owner-link';
 import { closeGenerations, tryProve, type StopSubject } from './stopper';
 import { Turns, Wakers, within } from './turns';
+import { isOwn } from './unit';
 
 /** Between two looks at one generation: a program that keeps changing its status line wakes a worker that often, not more. */
 const LOOK_AGAIN_MS = 20;
@@ -125,14 +126,15 @@ export class Tracker {
     const { resource } = subject;
     const end = await recordEnd(this.host, subject, proof);
     this.host.log.info('proven', { resource, generation: proof.generation, by: proof.by, exit: end.exit.wording });
+    const renewals: Promise<void>[] = [];
     for (const held of this.heldOf(subject)) {
       this.held.delete(held.launch.placement.unit);
       this.observer.untrack(held);
-      this.keeper.forget(held);
+      renewals.push(this.keeper.end(held));
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });
     }
     this.freeRoom(resource);
-    this.letGo(subject);
+    this.letGo(subject, Promise.all(renewals));
     return end;
   }
 
@@ -142,16 +144,24 @@ export class Tracker {
     if (!has) this.host.capacity.free(resource);
   }
 
-  /** Lets go of what was proven, also where the former worker process ended in the middle of it. */
-  letGo(subject: StopSubject): void {
-    const done = this.turns.take(subject.resource, () => letGo(this.host, subject));
+  /**
+   * Lets go of what was proven, `after` what may still write to it; also where the former worker process ended in the middle
+   * of it.
+   */
+  letGo(subject: StopSubject, after: Promise<unknown> = Promise.resolve()): void {
+    const done = this.turns.take(subject.resource, async () => {
+      await after;
+      await letGo(this.host, subject);
+    });
     this.lettingGo.add(done);
     void done.finally(() => this.lettingGo.delete(done));
   }
 
   /**
-   * A living unit without a timer that would end it: arms one for the deadline it had, tries that once more, and where it
-   * can't be done, or the deadline has passed, ends the process as its lease would have (G7). Never rejects.
+   * A unit that is up without a timer that would end it: arms one for the deadline it had, tries that once more, and where it
+   * can't be done, or the deadline has passed, ends the process as its lease would have (G7). So it is with what other hands
+   * have restarted, and with the children of a main process that has ended, as long as the unit is the resource's own. Never
+   * rejects.
    */
   leaseMissing(held: Held): Promise<void> {
     const under = this.arming.get(held) ?? this.armAgain(held).finally(() => this.arming.delete(held));
@@ -160,11 +170,18 @@ export class Tracker {
   }
 
   private async armAgain(held: Held): Promise<void> {
-    const { placement } = held.launch;
+    const { placement, resource, owner } = held.launch;
     const log = { ...attributesOf(held), unit: placement.unit };
     try {
-      const condition = await readCondition(this.host, placement);
-      if (condition.kind !== 'living') return this.wake(held);
+      const unit = await this.host.systemd.unitProperties(placement.unit, [
+        'ActiveState',
+        'SubState',
+        'InvocationID',
+        'LogExtraFields',
+      ]);
+      if (!unit?.InvocationID || !needsLease(unit) || !isOwn(unit, resource, placement.generation, owner)) {
+        return this.wake(held);
+      }
       // The list that showed none may be older than the timer.
       if (await isArmed(this.host, placement.unit, held.lease)) return;
       for (let attempt = 1; attempt <= 2 && held.lease.deadline > monotonicNow(); attempt++) {
@@ -176,8 +193,10 @@ export class Tracker {
           this.host.log.error('the lease timer is gone and could not be armed', { ...log, error: messageOf(error) });
         }
       }
-      held.endedFor = held.lease.deadline > monotonicNow() ? 'its lease could not be armed' : 'its lease was over';
-      await this.host.systemd.stopInvocation(placement.invocation);
+      const own = unit.InvocationID === placement.invocation && isLiving(unit);
+      if (own)
+        held.endedFor = held.lease.deadline > monotonicNow() ? 'its lease could not be armed' : 'its lease was over';
+      await this.host.systemd.stopInvocation(unit.InvocationID);
     } catch (error) {
       if (this.closed) return;
       this.host.log.error('a process without a lease could not be stopped', { ...log, error: messageOf(error) });

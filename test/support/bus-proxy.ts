@@ -30,11 +30,15 @@ export interface BusProxy {
   end(): Promise<void>;
 }
 
-/** Opens a proxy to the bus at `unix:path=PATH`. */
-export async function openBusProxy(busAddress: string): Promise<BusProxy> {
-  const folder = await mkdtemp(join(tmpdir(), 'bus-proxy-'));
+/**
+ * Opens a proxy to the bus at `unix:path=PATH`; given as a function, it is asked for each connection. Its socket is in a new
+ * folder in `beside`, which a client inside a host has to see as well.
+ */
+export async function openBusProxy(busAddress: string | (() => string), beside = tmpdir()): Promise<BusProxy> {
+  const folder = await mkdtemp(join(beside, 'bus-proxy-'));
   const path = join(folder, 'bus');
-  const proxy = new Proxy_(busAddress.replace(/^unix:path=/, ''), path, folder);
+  const target = (): string => (typeof busAddress === 'string' ? busAddress : busAddress()).replace(/^unix:path=/, '');
+  const proxy = new Proxy_(target, path, folder);
   await new Promise<void>((resolve) => proxy.server.listen(path, resolve));
   return proxy;
 }
@@ -48,7 +52,7 @@ class Proxy_ implements BusProxy {
   private readonly sockets = new Set<Socket>();
 
   constructor(
-    private readonly target: string,
+    private readonly target: () => string,
     private readonly path: string,
     private readonly folder: string,
   ) {
@@ -89,7 +93,7 @@ class Proxy_ implements BusProxy {
   }
 
   private connect(client: Socket): void {
-    const bus = createConnection(this.target);
+    const bus = createConnection(this.target());
     const calls = new Map<number, string>();
     for (const [socket, peer] of [
       [client, bus],

@@ -75,6 +75,8 @@ export async function writeConfig(
     readonly prefix?: string;
     readonly state?: string;
     readonly name?: string;
+    readonly bus?: string;
+    readonly resync?: string;
   } = {},
 ): Promise<string> {
   const inside = (path: string): string => (testHost.root === '/' ? path : path.replace(testHost.root, ''));
@@ -83,8 +85,9 @@ export async function writeConfig(
     id: hostId,
     stateDirectory: join(testHost.stateDirectory, change.state ?? 'worker'),
     runDirectory: testHost.runDirectory,
+    ...(change.resync !== undefined && { resync: change.resync }),
     systemd: {
-      bus: inside(testHost.busAddress),
+      bus: change.bus ?? inside(testHost.busAddress),
       manager: testHost.manager,
       unitPrefix: change.prefix ?? testHost.unitPrefix,
     },
