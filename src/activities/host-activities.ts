@@ -13,7 +13,13 @@ import { FailureType } from '../contract/failures';
 import type { Placement } from '../contract/facts';
 import { checkResource, generationUnit, InvalidResourceError, ownerWorkflowId, resourceSlice } from '../contract/names';
 import { monotonicNow } from '../host/context';
-import { ProgramRefusedError, StillRunningError, WrongInstanceError, type Host } from '../host/host';
+import {
+  NothingStartedError,
+  ProgramRefusedError,
+  StillRunningError,
+  WrongInstanceError,
+  type Host,
+} from '../host/host';
 import { messageOf } from '../host/log';
 
 /** Under the start's heartbeat timeout with room to spare: a worker that died is noticed, a slow systemd is not one. */
@@ -138,6 +144,8 @@ async function typed<T>(run: () => Promise<T>): Promise<T> {
     }
     if (error instanceof ProgramRefusedError)
       throw ApplicationFailure.nonRetryable(message, FailureType.ProgramRefused);
+    if (error instanceof NothingStartedError)
+      throw ApplicationFailure.create({ type: FailureType.NothingStarted, message });
     if (error instanceof WrongInstanceError)
       throw ApplicationFailure.create({ type: FailureType.WrongInstance, message });
     // Everything else says nothing about the process (G4), and may be otherwise the next time.

@@ -3,17 +3,31 @@ import {
   ActivityNotFoundError,
   ActivityPausedError,
   ActivityResetError,
+  WorkflowNotFoundError,
   type Client,
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { HoldDetails, HoldEvent } from '../contract/activities';
 import { FailureType } from '../contract/failures';
+import { ownerWorkflowId } from '../contract/names';
 import type { HoldRecord } from '../host/generation-files';
 import { messageOf, type HostLog } from '../host/log';
-import type { HeartbeatAnswer, OwnerLink } from '../host/owner-link';
+import type { HeartbeatAnswer, OwnerLink, OwnerReading } from '../host/owner-link';
 
 /** Every call races a timer of its own: the SDK's deadlines were seen to be overrun by ten seconds. */
 const CALL_TIMEOUT_MS = 5_000;
+
+/** What the status of an owner's last run says; one that continued as new is about to have a next run. */
+const READINGS: Readonly<Record<string, OwnerReading>> = {
+  RUNNING: 'open',
+  PAUSED: 'open',
+  CONTINUED_AS_NEW: 'open',
+  COMPLETED: 'closed',
+  FAILED: 'closed',
+  CANCELLED: 'closed',
+  TERMINATED: 'closed',
+  TIMED_OUT: 'closed',
+};
 
 /** The owners as Temporal has them: answered heartbeats and completions by the hold's token. */
 export class TemporalLink implements OwnerLink {
@@ -54,12 +68,15 @@ export class TemporalLink implements OwnerLink {
     }
   }
 
-  async describe(hold: HoldRecord): Promise<string> {
+  async owner(resource: string): Promise<OwnerReading> {
+    const workflowId = ownerWorkflowId(resource);
     try {
-      const { status } = await withinTime(this.client.workflow.getHandle(hold.owner.workflowId).describe());
-      return status.name;
+      const { status } = await withinTime(this.client.workflow.getHandle(workflowId).describe());
+      return READINGS[status.name] ?? 'unknown';
     } catch (error) {
-      return `unknown: ${messageOf(error)}`;
+      if (error instanceof WorkflowNotFoundError) return 'not-found';
+      this.log.warn('describe: no answer from Temporal', { owner: workflowId, error: messageOf(error) });
+      return 'unknown';
     }
   }
 

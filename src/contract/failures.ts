@@ -7,6 +7,11 @@ export const FailureType = {
   StillRunning: 'StillRunning',
   /** The host has no such program, or the parameters do not fit it. Trying again can't help until temporal.yaml changes. */
   ProgramRefused: 'ProgramRefused',
+  /**
+   * The host could not begin with a start, for its run directory is full or read-only: nothing came of this attempt. What
+   * came of earlier ones is as unknown as before.
+   */
+  NothingStarted: 'NothingStarted',
   /** The activity's input is malformed or meant for another instance. */
   InvalidRequest: 'InvalidRequest',
   /** Another machine or manager that goes by the same host id has answered. It knows nothing of the process (G4). */

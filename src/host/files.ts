@@ -24,6 +24,15 @@ export async function writeFileDurably(path: string, content: string, once = fal
   }
 }
 
+/**
+ * Whether a file system takes no more: full, over its quota, or read-only (errno(3)). Nothing of what was to be written is
+ * there, and it may be otherwise later.
+ */
+export function isUnwritable(error: unknown): error is NodeJS.ErrnoException {
+  const { code } = Object(error) as NodeJS.ErrnoException;
+  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EROFS';
+}
+
 interface Replacing {
   readonly mode: number;
   readonly sync?: boolean;

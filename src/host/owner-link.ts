@@ -12,9 +12,17 @@ export interface OwnerLink {
   complete(hold: HoldRecord, event: HoldEvent): Promise<'ok' | 'not-found' | 'unknown'>;
   /** Fails the hold once, so that it comes again. */
   fail(hold: HoldRecord, reason: string): Promise<void>;
-  /** Whether the owner's workflow is open; for the log, never a reason to act. */
-  describe(hold: HoldRecord): Promise<string>;
+  /** Whether a resource has an open owner. Never a reason to touch a process. */
+  owner(resource: string): Promise<OwnerReading>;
 }
+
+/**
+ * - `open`: a workflow of the resource's id is open, whichever owner it is.
+ * - `closed`: the last one is closed.
+ * - `not-found`: Temporal answered that it knows none: it never was, or its retention is over, or it was deleted.
+ * - `unknown`: no answer, or none that this version understands.
+ */
+export type OwnerReading = 'open' | 'closed' | 'not-found' | 'unknown';
 
 /**
  * - `ok`, `paused`, `cancelled`: answered. Somebody there still knows this hold, whatever a person does to the activity.

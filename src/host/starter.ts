@@ -20,9 +20,11 @@ import {
   type Ports,
 } from './control-server';
 import { mergeEnvironment } from './environment';
-import { exitScriptPath } from './exit-record';
+import { exitScriptPath, provideExitScript } from './exit-record';
+import { isUnwritable } from './files';
 import type { GenerationFiles, LaunchRecord, LeaseRecord } from './generation-files';
 import { isArmed, leasePair, stopLeaseUnit } from './lease';
+import { messageOf } from './log';
 import { together } from './turns';
 import { resourceSliceUnit, serviceUnit } from './unit';
 import { uidOf } from './users';
@@ -30,6 +32,11 @@ import { uidOf } from './users';
 /** The host has no such program, or the request does not fit it. Trying again can't help until temporal.yaml changes. */
 export class ProgramRefusedError extends Error {
   override readonly name = 'ProgramRefusedError';
+}
+
+/** The run directory takes no writes, so nothing of this attempt was started. Of earlier ones it says nothing. */
+export class NothingStartedError extends Error {
+  override readonly name = 'NothingStartedError';
 }
 
 /** What this worker started or took over, for the observer to go on with. */
@@ -59,6 +66,44 @@ export async function startGeneration(
   received: number,
   ports: Ports,
 ): Promise<Started> {
+  let prepared: Started | Prepared;
+  try {
+    prepared = await makeReady(host, programs, input, received, ports);
+  } catch (error) {
+    // Not an answer: the generations before may not be closed, and what came of an earlier start is as unknown as before.
+    if (isUnwritable(error)) throw new NothingStartedError(unwritable(host, error), { cause: error });
+    throw error;
+  }
+  if ('answer' in prepared) return prepared;
+  const { program, launch, files, lease, endpoint } = prepared;
+  const started = await start(host, program, launch, files, lease);
+  if (!started.launch) ports.free(endpoint);
+  return started;
+}
+
+/** A generation with all that must exist before systemd may execute it. */
+interface Prepared {
+  readonly program: Program;
+  readonly launch: LaunchRecord;
+  readonly files: GenerationFiles;
+  readonly lease: LeaseRecord;
+  readonly endpoint: ControlEndpoint | undefined;
+}
+
+function unwritable({ runDirectory }: HostContext, error: NodeJS.ErrnoException): string {
+  const what =
+    error.code === 'EROFS' ? 'is mounted read-only: mount it read-write' : 'is full: free space or inodes in it';
+  return `nothing was started, for the run directory ${runDirectory} ${what} (${error.message}); it is tried again`;
+}
+
+/** All of a start up to the call of systemd: what there is instead of a start, or what is to be started. */
+async function makeReady(
+  host: HostContext,
+  programs: Readonly<Record<string, Program>>,
+  input: StartInput,
+  received: number,
+  ports: Ports,
+): Promise<Started | Prepared> {
   const { resource, generation } = input;
   const { instance } = host.identity;
   const resourceFiles = filesOf(host, host.prefix, resource);
@@ -105,9 +150,7 @@ export async function startGeneration(
     if (error instanceof NoPortError) return { answer: { kind: 'blocked', reason: error.message, instance } };
     throw error;
   }
-  const started = await start(host, program, launch, files, lease);
-  if (!started.launch) ports.free(endpoint);
-  return started;
+  return { program, launch, files, lease, endpoint };
 }
 
 /** What the templates of a program are filled with. */
@@ -185,6 +228,7 @@ async function prepare(
     uid,
   };
   await together([
+    provideExitScript(host.root, host.runDirectory),
     files.launch.write(launch),
     files.lease.write(lease),
     files.writeEnvironment(environment.file),
@@ -326,7 +370,11 @@ async function settle(
     ...launch,
     placement: { ...placement, invocation: unit.InvocationID, cgroupId: unit.ControlGroupId ?? '' },
   };
-  const [, leased] = await Promise.all([files.launch.write(started), isArmed(host, placement.unit, lease)]);
+  // Where it can't be written, this worker and the owner know it all the same; the next start adopts by systemd's word.
+  const written = files.launch.write(started).catch((error: unknown) => {
+    host.log.warn('the start could not be recorded', { resource, unit: placement.unit, error: messageOf(error) });
+  });
+  const [, leased] = await Promise.all([written, isArmed(host, placement.unit, lease)]);
   host.log.info('started', { resource, generation: placement.generation, unit: placement.unit });
   return { answer: { kind: 'started', placement: started.placement }, files, launch: started, leased };
 }

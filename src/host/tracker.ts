@@ -4,12 +4,13 @@ import { letGo, recordEnd } from './after-proof';
 import { readCondition, type Condition } from './condition';
 import { Ports } from './control-server';
 import { monotonicNow, type HostContext } from './context';
-import type { GenerationFiles } from './generation-files';
+import { Findings } from './findings';
+import type { GenerationFiles, LaunchRecord } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
-import { isArmed } from './lease';
+import { deadlineOf, isArmed } from './lease';
 import { messageOf, Sparse } from './log';
 import { Observer } from './observer';
-import type { OwnerLink } from './owner-link';
+import type { OwnerLink, OwnerReading } from './owner-link';
 import { closeGenerations, tryProve, type StopSubject } from './stopper';
 import { Turns, Wakers, within } from './turns';
 
@@ -31,6 +32,8 @@ export class Tracker {
   readonly keeper: LeaseKeeper;
   /** Those that control servers listen on. */
   readonly ports = new Ports();
+  /** What does not fit together on this host. */
+  readonly findings: Findings;
   private readonly observer: Observer;
   private readonly held = new Map<string, Held>();
   /** Generations that are being looked at → whether they were woken meanwhile. */
@@ -42,10 +45,16 @@ export class Tracker {
 
   constructor(
     private readonly host: HostContext,
-    link: OwnerLink,
+    private readonly link: OwnerLink,
     resyncMs: number,
   ) {
-    this.keeper = new LeaseKeeper(host, link, (held, condition) => void this.react(held, condition));
+    this.findings = new Findings(host.log);
+    this.keeper = new LeaseKeeper(
+      host,
+      link,
+      (held, condition) => void this.react(held, condition),
+      (held) => this.askForOwner(held),
+    );
     host.systemd.onResync(() => this.keeper.managerIsBack());
     this.observer = new Observer(host, {
       resyncMs,
@@ -56,15 +65,19 @@ export class Tracker {
 
   /**
    * What this worker has of a generation, as its files say now: another worker process of this host may have started it,
-   * renewed its lease or asked it to stop. Undefined where there is nothing, or nothing any more, to hold.
+   * renewed its lease or asked it to stop. Undefined where there is nothing, or nothing any more, to hold; rejects where the
+   * launch record or the lease can't be read. `started` is the launch record of what this worker has just started.
+   *
+   * The other records are not needed: without its hold a generation waits for the owner's next one, what was proven is
+   * proven again, and a stop is asked for again.
    */
-  async load(files: GenerationFiles): Promise<Held | undefined> {
+  async load(files: GenerationFiles, started?: LaunchRecord): Promise<Held | undefined> {
     const [end, launch, lease, hold, stopRecord] = await Promise.all([
-      files.end.read(),
-      files.launch.read(),
+      files.end.read().catch(() => undefined),
+      started ?? files.launch.read(),
       files.lease.read(),
-      files.hold.read(),
-      files.stopping.read(),
+      files.hold.read().catch(() => undefined),
+      files.stopping.read().catch(() => undefined),
     ]);
     if (end || !launch || !lease || launch.placement.bootId !== this.host.identity.bootIds.at(-1)) return undefined;
     const stopping = stopRecord !== undefined;
@@ -81,6 +94,31 @@ export class Tracker {
     this.ports.keep(launch.placement.control?.endpoint);
     this.observer.track(held);
     return held;
+  }
+
+  /**
+   * Corrects the lease of a generation by what systemd has: the record is older where the former worker process could not
+   * write. `numbers` are those of the timers that wait.
+   */
+  async correctLease(held: Held, numbers: readonly number[]): Promise<void> {
+    const n = Math.max(0, ...numbers);
+    if (n <= held.lease.n) return;
+    const deadline = await deadlineOf(this.host, held.launch.placement.unit, n);
+    if (n <= held.lease.n) return; // renewed meanwhile
+    held.lease = { ...held.lease, n, deadline: Math.max(held.lease.deadline, deadline ?? 0) };
+  }
+
+  /** Asks Temporal whether somebody has a generation that nobody holds, and makes it a finding where nobody does. */
+  async askForOwner(held: Held): Promise<OwnerReading> {
+    const { resource, placement } = held.launch;
+    const owner = await this.link.owner(resource);
+    const ownerless = owner === 'closed' || owner === 'not-found';
+    if (ownerless && this.isTracked(held) && !held.hold) {
+      const { generation, unit } = placement;
+      const found = `nobody holds it, and Temporal says of its owner: ${owner}`;
+      this.findings.add({ kind: 'owner-closed', resource, generation, unit, owner, found });
+    }
+    return owner;
   }
 
   /** From now on only the proof of these generations is an event. Arms their watch anew, before the first reading. */
@@ -116,8 +154,10 @@ export class Tracker {
    * of in its next turn: whoever waits for the proof does not wait for that.
    */
   async finish(subject: StopSubject, proof: Proof, tellHold: boolean): Promise<StopAnswer> {
-    const { resource } = subject;
-    const end = await recordEnd(this.host, subject, proof);
+    const { resource, generation } = subject;
+    const known = this.held.get(subject.placement?.unit ?? '');
+    const end = await recordEnd(this.host, subject, proof, known?.lease.deadline);
+    this.findings.settle(resource, generation);
     this.host.log.info('proven', { resource, generation: proof.generation, by: proof.by, exit: end.exit.wording });
     for (const held of this.heldOf(subject)) {
       this.held.delete(held.launch.placement.unit);
@@ -153,6 +193,9 @@ export class Tracker {
     try {
       const condition = await readCondition(this.host, placement);
       if (condition.kind !== 'living') return this.wake(held);
+      // Another worker process of this host may have renewed it since.
+      const { n, deadline } = (await held.files.lease.read().catch(() => undefined)) ?? held.lease;
+      if (n > held.lease.n) held.lease = { n, oldest: n, deadline };
       // The list that showed none may be older than the timer.
       if (await isArmed(this.host, placement.unit, held.lease)) return;
       for (let attempt = 1; attempt <= 2 && held.lease.deadline > monotonicNow(); attempt++) {
@@ -175,6 +218,10 @@ export class Tracker {
   /** Says that there is no proof yet, and not more often than somebody would read it. */
   logUnproven(resource: string, reasons: readonly string[]): void {
     if (this.sparse.due(resource)) this.host.log.warn('processes remain, not releasing', { resource, reasons });
+  }
+
+  get isClosed(): boolean {
+    return this.closed;
   }
 
   /** Ends the watching, and the connection to the manager; resolves once nothing here is under way any more. */
@@ -220,7 +267,8 @@ export class Tracker {
     });
   }
 
-  private isTracked(held: Held): boolean {
+  /** Whether this worker has it still: it is not proven, and the worker not closed. */
+  isTracked(held: Held): boolean {
     return !this.closed && this.held.get(held.launch.placement.unit) === held;
   }
 

@@ -1,6 +1,6 @@
 import type { HoldDetails, HoldEvent } from '../../src/contract/activities';
 import type { HoldRecord } from '../../src/host/generation-files';
-import type { HeartbeatAnswer, OwnerLink } from '../../src/host/owner-link';
+import type { HeartbeatAnswer, OwnerLink, OwnerReading } from '../../src/host/owner-link';
 
 /** The owners' end of a host, for tests with no Temporal in sight: answers as it is told, and remembers what it heard. */
 export class RecordingLink implements OwnerLink {
@@ -13,6 +13,10 @@ export class RecordingLink implements OwnerLink {
   readonly beats: { readonly token: string; readonly details: HoldDetails }[] = [];
   readonly events: { readonly token: string; readonly event: HoldEvent }[] = [];
   readonly failed: string[] = [];
+  /** The resources whose owners were asked for. */
+  readonly asked: string[] = [];
+  /** What is said of the owner of a resource. */
+  owners: (resource: string) => OwnerReading | Promise<OwnerReading> = () => 'unknown';
   private readonly waiters = new Set<() => void>();
 
   async heartbeat(hold: HoldRecord, details: HoldDetails): Promise<HeartbeatAnswer> {
@@ -34,8 +38,9 @@ export class RecordingLink implements OwnerLink {
     this.wake();
   }
 
-  async describe(): Promise<string> {
-    return 'unknown';
+  async owner(resource: string): Promise<OwnerReading> {
+    this.asked.push(resource);
+    return this.owners(resource);
   }
 
   /** The first event of this kind, now or later. */
