@@ -37,9 +37,9 @@ export async function recordEnd(
 /**
  * Lets go of what the host keeps for a proven resource: lease units, failed states and files, and only this resource's own,
  * up to the subject's generation. Nothing waits for it but the next start. Never rejects: the resource is free all the same,
- * and what stays is named by that start.
+ * and what stays is named by that start. Returns whether nothing stays.
  */
-export async function letGo(host: HostContext, subject: StopSubject): Promise<void> {
+export async function letGo(host: HostContext, subject: StopSubject, end?: EndRecord): Promise<boolean> {
   const { placement, resource } = subject;
   const files = filesOf(host, prefixOf(host, subject), resource);
   try {
@@ -47,11 +47,13 @@ export async function letGo(host: HostContext, subject: StopSubject): Promise<vo
     // Last, for it is by them that the next worker process knows what this one did not come to.
     for (const generation of await files.generations()) {
       if (generation > subject.generation) continue;
-      if (generation === placement?.generation) await files.generation(generation).letGo();
+      if (generation === placement?.generation) await files.generation(generation).letGo(end);
       else await files.generation(generation).remove();
     }
+    return true;
   } catch (error) {
     host.log.warn('could not clean up after the proof', { resource, error: messageOf(error) });
+    return false;
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { escapeResource, generationUnit, unescapeResource } from '../contract/names';
 import type { OwnerIdentity } from '../contract/activities';
 import type { ExitReport, Placement, Proof } from '../contract/facts';
-import { isUnwritable, readIfThere, writeFileWhole } from './files';
+import { isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
 export interface LaunchRecord {
@@ -122,7 +122,7 @@ export class ResourceFiles {
    */
   async close(generation: number): Promise<void> {
     try {
-      await mkdir(this.floorDirectory, { recursive: true, mode: 0o711 });
+      await makeDirectory(this.floorDirectory, 0o711);
       await this.raise(generation);
       for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();
     } catch (error) {
@@ -277,16 +277,20 @@ export class GenerationFiles {
 
   /** Writes the end; also where nothing of the generation was ever made, for a host that was restarted is asked as well. */
   async recordEnd(end: EndRecord): Promise<void> {
-    await mkdir(this.outside, { recursive: true, mode: 0o711 });
+    await makeDirectory(this.outside, 0o711);
     await this.end.write(end);
   }
 
-  /** Lets go of everything but the end record; of the launch record last. */
-  async letGo(): Promise<void> {
+  /**
+   * Lets go of everything but the end record; of the launch record last. Writes the end where that was not possible before:
+   * on a full disk there is room for it now.
+   */
+  async letGo(end?: EndRecord): Promise<void> {
     for (const name of await this.names()) {
       if (name !== 'end.json' && name !== 'launch.json')
         await rm(join(this.outside, name), { recursive: true, force: true });
     }
+    if (end && !(await this.end.read().catch(() => undefined))) await this.recordEnd(end);
     await this.launch.remove();
   }
 

@@ -1,4 +1,3 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findCgroupRoot } from '../cgroup/cgroup';
 import type { Program } from '../config/config';
@@ -22,6 +21,7 @@ import { filesOf, monotonicNow, type HostContext } from './context';
 import { adoptServer, readEndpoint, reclaimServer } from './control-recovery';
 import { awaitServer } from './control-server';
 import { provideExitScript } from './exit-record';
+import { makeDirectory } from './files';
 import type { Finding } from './findings';
 import { readCondition } from './condition';
 import { ResourceFiles, type HoldRecord } from './generation-files';
@@ -101,7 +101,7 @@ export class Host {
     });
     const managerCgroup = await claimPrefix(systemd, unitPrefix, identity);
     const cgroupRoot = join(root, options.cgroupRoot === 'auto' ? await findCgroupRoot(root) : options.cgroupRoot);
-    await mkdir(join(root, runDirectory, unitPrefix), { recursive: true, mode: 0o711 });
+    await makeDirectory(join(root, runDirectory, unitPrefix), 0o711);
     // Where it can't be written nothing starts, and what runs goes on all the same.
     await provideExitScript(root, runDirectory).catch((error: unknown) => {
       log.error('the run directory can’t be written, nothing can be started', {

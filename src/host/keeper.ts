@@ -4,7 +4,7 @@ import { leaseUnits } from '../contract/names';
 import { readCondition, type Condition } from './condition';
 import { monotonicNow, resourceCgroup, type HostContext } from './context';
 import type { GenerationFiles, HoldRecord, JsonRecord, LaunchRecord, LeaseRecord } from './generation-files';
-import { armLease, stopLeaseUnit } from './lease';
+import { armLease, deadlineOf, stopLeaseUnit } from './lease';
 import { messageOf, Sparse } from './log';
 import { renewalInterval } from '../control-server/protocol';
 import { record, renewServer } from './control-server';
@@ -116,12 +116,12 @@ export class LeaseKeeper {
     return this.renewals.take(placement.unit, async () => {
       const until = Math.max(deadline, held.lease.deadline); // one that waited for another renewal takes nothing of it away
       let others: readonly number[] = [];
+      let n: number;
       do {
-        await this.takeNumber(held, others);
-        others = await armLease(this.host, placement, held.lease.n, until);
+        n = await this.takeNumber(held, others);
+        others = await armLease(this.host, placement, n, until);
         // Above this one: the record was of an earlier renewal, and that one would end the unit.
-      } while (others.some((other) => other > held.lease.n));
-      const { n } = held.lease;
+      } while (Math.max(...others) > n);
       for (const former of others) await stopLeaseUnit(this.host, leaseUnits(placement.unit, former).timer);
       held.lease = { n, oldest: n, deadline: until };
       const written = await this.write(held, held.files.lease, held.lease);
@@ -135,12 +135,28 @@ export class LeaseKeeper {
    * old, it is taken from the clock, in ms since the boot: there are less renewals than that, so the number is above every
    * one that any worker of this boot has ever used, whether that was written down or not.
    */
-  private async takeNumber(held: Held, others: readonly number[]): Promise<void> {
+  private async takeNumber(held: Held, others: readonly number[]): Promise<number> {
     const next = Math.max(held.lease.n, ...others) + 1;
     const byClock = Math.max(next, Math.ceil(monotonicNow() / 1000));
-    held.lease = { ...held.lease, n: others.length === 0 ? next : byClock };
-    if (await this.write(held, held.files.lease, held.lease)) return;
+    const n = others.length === 0 ? next : byClock;
+    held.lease = { ...held.lease, n };
+    if (await this.write(held, held.files.lease, held.lease)) return n;
     held.lease = { ...held.lease, n: byClock };
+    return byClock;
+  }
+
+  /**
+   * Corrects the lease of a generation by what systemd has: the record is older where the former worker process could not
+   * write. `numbers` are those of the timers that wait.
+   */
+  correct(held: Held, numbers: readonly number[]): Promise<void> {
+    const { unit } = held.launch.placement;
+    const n = Math.max(0, ...numbers);
+    return this.renewals.take(unit, async () => {
+      if (n <= held.lease.n) return;
+      const deadline = (await deadlineOf(this.host, unit, n)) ?? 0;
+      held.lease = { ...held.lease, n, deadline: Math.max(held.lease.deadline, deadline) };
+    });
   }
 
   private async writeHold(held: Held): Promise<void> {

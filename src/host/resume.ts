@@ -74,7 +74,7 @@ export async function resume(
   for (const held of going) {
     const { resource, placement } = held.launch;
     const { unit, generation } = placement;
-    if (loaded.has(unit)) await tracker.correctLease(held, leases.get(unit) ?? []);
+    if (loaded.has(unit)) await tracker.keeper.correct(held, leases.get(unit) ?? []);
     else if (tracker.isTracked(held))
       // else it is proven already
       tracker.findings.add({ kind: 'files-without-unit', resource, generation, found: `${unit} is not loaded` });

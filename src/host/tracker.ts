@@ -5,9 +5,9 @@ import { readCondition, type Condition } from './condition';
 import { Ports } from './control-server';
 import { monotonicNow, type HostContext } from './context';
 import { Findings } from './findings';
-import type { GenerationFiles, LaunchRecord } from './generation-files';
+import type { EndRecord, GenerationFiles, LaunchRecord } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
-import { deadlineOf, isArmed } from './lease';
+import { isArmed } from './lease';
 import { messageOf, Sparse } from './log';
 import { Observer } from './observer';
 import type { OwnerLink, OwnerReading } from './owner-link';
@@ -46,7 +46,7 @@ export class Tracker {
   constructor(
     private readonly host: HostContext,
     private readonly link: OwnerLink,
-    resyncMs: number,
+    private readonly resyncMs: number,
   ) {
     this.findings = new Findings(host.log);
     this.keeper = new LeaseKeeper(
@@ -94,18 +94,6 @@ export class Tracker {
     this.ports.keep(launch.placement.control?.endpoint);
     this.observer.track(held);
     return held;
-  }
-
-  /**
-   * Corrects the lease of a generation by what systemd has: the record is older where the former worker process could not
-   * write. `numbers` are those of the timers that wait.
-   */
-  async correctLease(held: Held, numbers: readonly number[]): Promise<void> {
-    const n = Math.max(0, ...numbers);
-    if (n <= held.lease.n) return;
-    const deadline = await deadlineOf(this.host, held.launch.placement.unit, n);
-    if (n <= held.lease.n) return; // renewed meanwhile
-    held.lease = { ...held.lease, n, deadline: Math.max(held.lease.deadline, deadline ?? 0) };
   }
 
   /** Asks Temporal whether somebody has a generation that nobody holds, and makes it a finding where nobody does. */
@@ -166,13 +154,17 @@ export class Tracker {
       this.keeper.forget(held);
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });
     }
-    this.letGo(subject);
+    this.letGo(subject, end);
     return end;
   }
 
   /** Lets go of what was proven, also where the former worker process ended in the middle of it. */
-  letGo(subject: StopSubject): void {
-    const done = this.turns.take(subject.resource, () => letGo(this.host, subject));
+  letGo(subject: StopSubject, end?: EndRecord): void {
+    const done = this.turns.take(subject.resource, async () => {
+      if (await letGo(this.host, subject, end)) return;
+      // For example in a run directory that is read-only: again, for as long as this worker is there.
+      setTimeout(() => void (this.closed || this.letGo(subject, end)), this.resyncMs).unref();
+    });
     this.lettingGo.add(done);
     void done.finally(() => this.lettingGo.delete(done));
   }
