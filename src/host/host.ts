@@ -144,14 +144,14 @@ export class Host {
   async start(input: StartInput, received = monotonicNow()): Promise<StartAnswer> {
     this.checkInstance(input.instance);
     return this.tracker.turns.take(input.resource, async () => {
-      const { answer, files, launch, leased } = await startGeneration(
+      const { answer, files, launch, recorded, leased } = await startGeneration(
         this.context,
         this.programs,
         input,
         received,
         this.tracker.ports,
       );
-      const held = files && (await this.tracker.load(files, launch));
+      const held = files && (await this.tracker.load(files, launch, recorded));
       if (held) this.tracker.findings.settle(input.resource, held.launch.placement.generation);
       if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
       if (held && leased === false) await this.tracker.leaseMissing(held);
@@ -258,6 +258,10 @@ export class Host {
         return this.notHeld(placement, served, error);
       }
       if (!held) return this.notHeld(placement, served);
+      if (held.launch.placement.invocation === '') {
+        held.launch = { ...held.launch, placement }; // which this host has answered and could not record
+        held.launchUnwritten = true;
+      }
       await this.tracker.keeper.take(held, record);
       this.tracker.findings.settle(resource, placement.generation);
       this.tracker.wake(held);

@@ -28,8 +28,9 @@ export interface Held {
   hold?: HoldRecord;
   /** The owner wants it stopped: only its proof is an event now. */
   stopping: boolean;
-  /** Its hold is in this worker's memory alone: it could not be written yet. */
+  /** Its hold is in this worker's memory alone: it could not be written yet. So with the launch record. */
   holdUnwritten?: boolean;
+  launchUnwritten?: boolean;
   /** Why this host ended it; said with its end. */
   endedFor?: string;
   /** Of a control server: the period that it reported with its last renewal, in ms. */
@@ -126,6 +127,8 @@ export class LeaseKeeper {
       held.lease = { n, oldest: n, deadline: until };
       const written = await this.write(held, held.files.lease, held.lease);
       if (written && held.holdUnwritten) await this.writeHold(held);
+      if (written && held.launchUnwritten)
+        held.launchUnwritten = !(await this.write(held, held.files.launch, held.launch));
       this.host.log.debug('renewed', { ...attributesOf(held), lease: n });
     });
   }

@@ -44,6 +44,8 @@ export interface Started {
   readonly answer: StartAnswer;
   readonly files?: GenerationFiles;
   readonly launch?: LaunchRecord;
+  /** Whether that launch record is on disk. */
+  readonly recorded?: boolean;
   /** Of a process that was started: whether its lease timer waits. The service only *wants* it, and would run without. */
   readonly leased?: boolean;
 }
@@ -371,12 +373,16 @@ async function settle(
     placement: { ...placement, invocation: unit.InvocationID, cgroupId: unit.ControlGroupId ?? '' },
   };
   // Where it can't be written, this worker and the owner know it all the same; the next start adopts by systemd's word.
-  const written = files.launch.write(started).catch((error: unknown) => {
-    host.log.warn('the start could not be recorded', { resource, unit: placement.unit, error: messageOf(error) });
-  });
-  const [, leased] = await Promise.all([written, isArmed(host, placement.unit, lease)]);
+  const writing = files.launch.write(started).then(
+    () => true,
+    (error: unknown) => {
+      host.log.warn('the start could not be recorded', { resource, unit: placement.unit, error: messageOf(error) });
+      return false;
+    },
+  );
+  const [recorded, leased] = await Promise.all([writing, isArmed(host, placement.unit, lease)]);
   host.log.info('started', { resource, generation: placement.generation, unit: placement.unit });
-  return { answer: { kind: 'started', placement: started.placement }, files, launch: started, leased };
+  return { answer: { kind: 'started', placement: started.placement }, files, launch: started, recorded, leased };
 }
 
 function readStarted(host: HostContext, unit: string): Promise<UnitProperties | undefined> {

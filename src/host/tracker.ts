@@ -66,12 +66,13 @@ export class Tracker {
   /**
    * What this worker has of a generation, as its files say now: another worker process of this host may have started it,
    * renewed its lease or asked it to stop. Undefined where there is nothing, or nothing any more, to hold; rejects where the
-   * launch record or the lease can't be read. `started` is the launch record of what this worker has just started.
+   * launch record or the lease can't be read. `started` is the launch record of what this worker has just
+   * started, whether or not it is `recorded`.
    *
    * The other records are not needed: without its hold a generation waits for the owner's next one, what was proven is
    * proven again, and a stop is asked for again.
    */
-  async load(files: GenerationFiles, started?: LaunchRecord): Promise<Held | undefined> {
+  async load(files: GenerationFiles, started?: LaunchRecord, recorded = true): Promise<Held | undefined> {
     const [end, launch, lease, hold, stopRecord] = await Promise.all([
       files.end.read().catch(() => undefined),
       started ?? files.launch.read(),
@@ -84,12 +85,13 @@ export class Tracker {
     const { unit } = launch.placement;
     const known = this.held.get(unit);
     if (known) {
-      known.launch = launch;
+      // What was started while the disk was full has its invocation in memory alone.
+      if (launch.placement.invocation !== '' || known.launch.placement.invocation === '') known.launch = launch;
       known.stopping ||= stopping;
       if (lease.n > known.lease.n) known.lease = lease;
       return known;
     }
-    const held: Held = { files, launch, lease, hold, stopping };
+    const held: Held = { files, launch, lease, hold, stopping, launchUnwritten: started !== undefined && !recorded };
     this.held.set(unit, held);
     this.ports.keep(launch.placement.control?.endpoint);
     this.observer.track(held);
