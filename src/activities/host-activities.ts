@@ -21,7 +21,13 @@ import {
   resourceSlice,
 } from '../contract/names';
 import { monotonicNow } from '../host/context';
-import { ProgramRefusedError, StillRunningError, WrongInstanceError, type Host } from '../host/host';
+import {
+  NothingStartedError,
+  ProgramRefusedError,
+  StillRunningError,
+  WrongInstanceError,
+  type Host,
+} from '../host/host';
 import { messageOf } from '../host/log';
 
 /** Under the start's heartbeat timeout with room to spare: a worker that died is noticed, a slow systemd is not one. */
@@ -162,6 +168,8 @@ async function typed<T>(run: () => Promise<T>): Promise<T> {
     }
     if (error instanceof ProgramRefusedError)
       throw ApplicationFailure.nonRetryable(message, FailureType.ProgramRefused);
+    if (error instanceof NothingStartedError)
+      throw ApplicationFailure.create({ type: FailureType.NothingStarted, message });
     if (error instanceof WrongInstanceError)
       throw ApplicationFailure.create({ type: FailureType.WrongInstance, message });
     // Everything else says nothing about the process (G4), and may be otherwise the next time.

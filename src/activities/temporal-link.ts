@@ -9,9 +9,10 @@ import {
   type Client,
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
-import type { HoldDetails, HoldEvent, OwnerIdentity } from '../contract/activities';
+import type { HoldDetails, HoldEvent } from '../contract/activities';
 import type { HostDetails } from '../contract/host';
 import { FailureType } from '../contract/failures';
+import { ownerWorkflowId } from '../contract/names';
 import { OWNER_WORKFLOW, type OwnInput } from '../contract/owner';
 import type { HoldRecord } from '../host/generation-files';
 import { messageOf, type HostLog } from '../host/log';
@@ -20,13 +21,18 @@ import type { Heard, HeartbeatAnswer, LeftBehind, OwnerLink, OwnerStanding } fro
 /** Every call races a timer of its own: the SDK's deadlines were seen to be overrun by ten seconds. */
 const CALL_TIMEOUT_MS = 5_000;
 
-/** Only what is known to be an end counts as one: a server of tomorrow may say more than these. */
+/**
+ * What the status of an owner's last run says; one that continued as new is about to have a next run. Only what is known to be
+ * an end counts as one: a server of tomorrow may say more than these.
+ */
 const STANDING: Readonly<Record<string, OwnerStanding | undefined>> = {
   RUNNING: 'open',
+  PAUSED: 'open',
+  CONTINUED_AS_NEW: 'open',
   COMPLETED: 'completed',
-  TERMINATED: 'gone',
   FAILED: 'gone',
   CANCELLED: 'gone',
+  TERMINATED: 'gone',
   TIMED_OUT: 'gone',
 };
 
@@ -69,7 +75,8 @@ export class TemporalLink implements OwnerLink {
     }
   }
 
-  async standing({ workflowId }: OwnerIdentity): Promise<OwnerStanding> {
+  async standing(resource: string): Promise<OwnerStanding> {
+    const workflowId = ownerWorkflowId(resource);
     try {
       const { status } = await withinTime(this.client.workflow.getHandle(workflowId).describe());
       return STANDING[status.name] ?? 'unknown';
@@ -80,9 +87,10 @@ export class TemporalLink implements OwnerLink {
     }
   }
 
-  async bringToEnd({ owner, resource, parameters, placement }: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
-    const { workflowId, taskQueue } = owner;
-    const { host, program, instance, generation, unit } = placement;
+  async bringToEnd(left: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
+    const { resource, host, taskQueue, program, parameters, placement } = left;
+    const workflowId = ownerWorkflowId(resource);
+    const { instance, generation, unit } = placement ?? {};
     const input: OwnInput = {
       ...{ resource, program, host, parameters, requestId: randomUUID() },
       wish: 'stopped',

@@ -9,6 +9,11 @@ export const FailureType = {
   ProgramRefused: 'ProgramRefused',
   /** The host takes on no more resources, or is being drained. Nothing was started; another host may have room. */
   HostFull: 'HostFull',
+  /**
+   * The host could not begin with a start, for its run directory is full or read-only: nothing came of this attempt. What
+   * came of earlier ones is as unknown as before.
+   */
+  NothingStarted: 'NothingStarted',
   /** The activity's input is malformed or meant for another instance. */
   InvalidRequest: 'InvalidRequest',
   /** Another machine or manager that goes by the same host id has answered. It knows nothing of the process (G4). */

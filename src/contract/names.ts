@@ -103,6 +103,11 @@ export function unitPattern(prefix: string, resource?: string): string {
   return resource === undefined ? `${prefix}-*` : `${prefix}-${escapeResource(resource)}-g*`;
 }
 
+/** Glob for ListUnitsByPatterns: every lease timer of a unit. */
+export function unitLeases(unit: string): string {
+  return `${unit.replace(/\.service$/, '')}-lease*.timer`;
+}
+
 /** What a unit's name says. `undefined` for names that this project would not have given. */
 export type ParsedUnit =
   | { readonly kind: 'generation'; readonly resource: string; readonly generation: number }

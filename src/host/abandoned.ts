@@ -1,10 +1,14 @@
 import type { HostContext } from './context';
+import type { Findings } from './findings';
 import { attributesOf, type Held } from './keeper';
 import { Sparse } from './log';
-import type { OwnerLink } from './owner-link';
+import type { LeftBehind, OwnerLink, OwnerStanding } from './owner-link';
 
 /** So many owners are asked about at one look, and so many are begun: a lost namespace must not become a storm of calls. */
 const AT_ONCE = 20;
+
+/** What an owner is begun with for something that has no records: nothing of that name is ever started. */
+const NO_PROGRAM = 'unknown';
 
 /**
  * Finds what runs on the host and has no owner any more: after a terminate, a lost namespace, a deleted run. It is brought to an
@@ -22,7 +26,8 @@ export class Abandoned {
   constructor(
     private readonly host: HostContext,
     private readonly link: OwnerLink,
-    /** So long a generation has no hold before anybody is asked: whoever owns it anew at once adopts it, and is not hindered. */
+    private readonly findings: Findings,
+    /** So long a generation has no hold before anything is done: whoever owns it anew at once adopts it, and is not hindered. */
     private readonly graceMs: number,
   ) {}
 
@@ -36,17 +41,41 @@ export class Abandoned {
     if (this.asking) return;
     this.asking = true;
     const due = [...this.since].filter(([, since]) => now - since >= this.graceMs).sort(([, a], [, b]) => a - b);
-    await Promise.all(due.slice(0, AT_ONCE).map(([held]) => this.ask(held)));
+    await Promise.all(due.slice(0, AT_ONCE).map(([held]) => this.lookAt(held)));
     this.asking = false;
   }
 
-  private async ask(held: Held): Promise<void> {
-    const { owner, resource, parameters, placement } = held.launch;
+  /** Asks Temporal whether somebody owns a generation that nobody holds, and makes it a finding where nobody does. */
+  async standing(held: Held): Promise<OwnerStanding> {
+    const { resource, placement } = held.launch;
+    const owner = await this.link.standing(resource);
+    if ((owner === 'completed' || owner === 'gone') && !held.over && !held.hold) {
+      const { generation, unit } = placement;
+      const found = `nobody holds it, and Temporal says of its owner: ${owner}`;
+      this.findings.add({ kind: 'owner-closed', resource, generation, unit, owner, found });
+    }
+    return owner;
+  }
+
+  /** A unit of this host's of which there are no records, and whose owner is gone. */
+  async withoutRecords(resource: string): Promise<void> {
+    await this.bringToEnd({ resource, program: NO_PROGRAM, parameters: {} }, { resource });
+  }
+
+  private async lookAt(held: Held): Promise<void> {
     this.since.set(held, performance.now());
-    const standing = await this.link.standing(owner);
-    if (standing !== 'gone' || held.hold) return;
-    const outcome = await this.link.bringToEnd({ owner, resource, parameters, placement });
-    if (this.sparse.due(placement.unit))
-      this.host.log.warn('nobody owns it: an owner is begun to stop it', { ...attributesOf(held), outcome });
+    if ((await this.standing(held)) !== 'gone' || held.over || held.hold) return;
+    const { resource, parameters, placement } = held.launch;
+    await this.bringToEnd({ resource, program: placement.program, parameters, placement }, attributesOf(held));
+  }
+
+  private async bringToEnd(
+    left: Omit<LeftBehind, 'host' | 'taskQueue'>,
+    about: Record<string, unknown>,
+  ): Promise<void> {
+    const { hostId, taskQueue } = this.host.identity;
+    const outcome = await this.link.bringToEnd({ ...left, host: hostId, taskQueue });
+    if (this.sparse.due(left.resource))
+      this.host.log.warn('nobody owns it: an owner is begun to stop it', { ...about, outcome });
   }
 }

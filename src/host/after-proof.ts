@@ -11,26 +11,35 @@ import { prefixOf, type StopSubject } from './stopper';
 
 /**
  * Writes how a proven resource ended, so that whoever asks again gets the same exit report. The first one that is written
- * stays.
+ * stays; where none can be, the answer is the same, and only asking again is answered with less. `leaseUntil` is the end of
+ * the last lease that this worker knows of, which the record may not.
  */
-export async function recordEnd(host: HostContext, subject: StopSubject, proof: Proof): Promise<EndRecord> {
+export async function recordEnd(
+  host: HostContext,
+  subject: StopSubject,
+  proof: Proof,
+  leaseUntil = 0,
+): Promise<EndRecord> {
   const { placement } = subject;
   const files = filesOf(host, prefixOf(host, subject), subject.resource);
   if (!placement) return { proof, exit: NEVER_STARTED };
   const generation = files.generation(placement.generation);
-  const known = await generation.end.read();
+  const known = await generation.end.read().catch(() => undefined); // unreadable: written anew
   if (known) return { proof, exit: known.exit }; // the proof is of now, the wording of then
-  const end = { proof, exit: await howItEnded(host, placement, generation, proof) };
-  await generation.recordEnd(end);
+  const end = { proof, exit: await howItEnded(host, placement, generation, proof, leaseUntil) };
+  await generation.recordEnd(end).catch((error: unknown) => {
+    const { resource } = subject;
+    host.log.warn('the end could not be recorded', { resource, generation: proof.generation, error: messageOf(error) });
+  });
   return end;
 }
 
 /**
  * Lets go of what the host keeps for a proven resource: lease units, failed states and files, and only this resource's own,
  * up to the subject's generation. Nothing waits for it but the next start. Never rejects: the resource is free all the same,
- * and what stays is named by that start.
+ * and what stays is named by that start. Returns whether nothing stays.
  */
-export async function letGo(host: HostContext, subject: StopSubject): Promise<void> {
+export async function letGo(host: HostContext, subject: StopSubject, end?: EndRecord): Promise<boolean> {
   const { placement, resource } = subject;
   const files = filesOf(host, prefixOf(host, subject), resource);
   try {
@@ -43,11 +52,13 @@ export async function letGo(host: HostContext, subject: StopSubject): Promise<vo
       const launch = await of.launch.read().catch(() => undefined);
       const known = generation === placement?.generation ? placement : launch?.placement;
       if (known) await host.ports.free({ ...known, resource }, placedEndpoint(known));
-      if (generation === placement?.generation) await of.letGo();
+      if (generation === placement?.generation) await of.letGo(end);
       else await of.remove();
     }
+    return true;
   } catch (error) {
     host.log.warn('could not clean up after the proof', { resource, error: messageOf(error) });
+    return false;
   }
 }
 
@@ -73,6 +84,7 @@ async function howItEnded(
   placement: Placement,
   files: GenerationFiles,
   proof: Proof,
+  leaseUntil: number,
 ): Promise<ExitReport> {
   // What can't be read costs some wording, and not the release of what is proven free.
   const [record, lease, stopping, found] = await Promise.all([
@@ -85,7 +97,7 @@ async function howItEnded(
   const strange = found && placement.invocation !== '' && found.InvocationID !== placement.invocation;
   const unit = strange ? { Result: 'start-limit-hit' } : found;
   const endedAt = unit?.ExecMainExitTimestampMonotonic || monotonicNow();
-  const leaseOver = stopping?.lived !== true && lease !== undefined && endedAt >= lease.deadline;
+  const leaseOver = stopping?.lived !== true && lease !== undefined && endedAt >= Math.max(lease.deadline, leaseUntil);
   return exitReport({ unit, record, leaseOver, rebooted: proof.by === 'reboot' });
 }
 

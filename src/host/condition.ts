@@ -24,6 +24,10 @@ export async function readCondition(host: HostContext, placement: Placement): Pr
   }
   if (unit === undefined) return { kind: 'over', text: 'the unit is gone' };
   const text = stateText(unit);
+  if (placement.invocation === '' && isLiving(unit)) {
+    // Not written down: the worker that started it died, or its disk was full. Says nothing about other hands.
+    return { kind: 'unknown', text: `${text}, its invocation is not on record` };
+  }
   if (unit.InvocationID !== placement.invocation) {
     return { kind: 'over', text: `${text}, restarted by other hands: invocation ${unit.InvocationID || 'none'}` };
   }

@@ -2,7 +2,7 @@ import { constants as osConstants } from 'node:os';
 import { join } from 'node:path';
 import type { ExitReport } from '../contract/facts';
 import type { UnitProperties } from '../systemd/port';
-import { readBounded, writeFileWhole } from './files';
+import { readBounded, readIfThere, writeFileWhole } from './files';
 
 /** A record longer than this is not read (G8: the process can write what it likes into its directory). */
 const MAX_RECORD_BYTES = 4096;
@@ -21,9 +21,10 @@ export function exitScriptPath(runDirectory: string): string {
   return join(runDirectory, 'exit-record.sh');
 }
 
-/** Puts the script into the run directory; once per worker process. */
-export async function writeExitScript(root: string, runDirectory: string): Promise<void> {
-  await writeFileWhole(join(root, exitScriptPath(runDirectory)), EXIT_RECORD_SCRIPT, 0o755);
+/** Sees to it that the script is in the run directory. Writes nothing where it is, for the disk may be full. */
+export async function provideExitScript(root: string, runDirectory: string): Promise<void> {
+  const path = join(root, exitScriptPath(runDirectory));
+  if ((await readIfThere(path)) !== EXIT_RECORD_SCRIPT) await writeFileWhole(path, EXIT_RECORD_SCRIPT, 0o755);
 }
 
 /** What `ExecStopPost` wrote, each token bounded and cleaned. */

@@ -1,5 +1,5 @@
 import { constants, type Stats } from 'node:fs';
-import { link, open, readFile, rename, rm } from 'node:fs/promises';
+import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
@@ -21,6 +21,31 @@ export async function writeFileDurably(path: string, content: string, once = fal
     await directory.sync();
   } finally {
     await directory.close();
+  }
+}
+
+/**
+ * Whether a file system takes no more: full, over its quota, or read-only (errno(3)). Nothing of what was to be written is
+ * there, and it may be otherwise later.
+ */
+export function isUnwritable(error: unknown): error is NodeJS.ErrnoException {
+  const { code } = Object(error) as NodeJS.ErrnoException;
+  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EROFS';
+}
+
+/**
+ * Makes a directory, and those above it that are missing. Rejects with what stands in the way: `recursive` of Node's own mkdir
+ * says ENOENT where a full or read-only disk takes no directory.
+ */
+export async function makeDirectory(path: string, mode: number): Promise<void> {
+  try {
+    await mkdir(path, { mode });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    if (code !== 'ENOENT' || dirname(path) === path) throw error;
+    await makeDirectory(dirname(path), mode);
+    await makeDirectory(path, mode);
   }
 }
 

@@ -1,9 +1,9 @@
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { escapeResource, unescapeResource } from '../contract/names';
+import { escapeResource, generationUnit, unescapeResource } from '../contract/names';
 import type { OwnerIdentity } from '../contract/activities';
 import type { ExitReport, Placement, ProgramState, Proof } from '../contract/facts';
-import { readIfThere, writeFileWhole } from './files';
+import { isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
 export interface LaunchRecord {
@@ -27,7 +27,10 @@ export interface LaunchRecord {
   readonly uid?: number;
 }
 
-/** The lease pairs of a unit. A number is written here before it is used, so that none is used twice. */
+/**
+ * The lease pairs of a unit. A number is written here before it is used, or taken from the clock where that can't be done, so
+ * that none is used twice.
+ */
 export interface LeaseRecord {
   /** The highest number that was ever used. */
   readonly n: number;
@@ -101,7 +104,8 @@ export class ResourceFiles {
   }
 
   generation(generation: number): GenerationFiles {
-    return new GenerationFiles(join(this.inside, `g${generation}`), join(this.outside, `g${generation}`), generation);
+    const name = `g${generation}`;
+    return new GenerationFiles(join(this.inside, name), join(this.outside, name), this.resource, generation);
   }
 
   /** The generations that have a directory, lowest first. */
@@ -122,9 +126,26 @@ export class ResourceFiles {
    * the `open` files go: a starter that creates its file in between reads the floor again after it, and gives up.
    */
   async close(generation: number): Promise<void> {
-    await mkdir(this.floorDirectory, { recursive: true, mode: 0o711 });
-    await this.raise(generation);
-    for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();
+    try {
+      await makeDirectory(this.floorDirectory, 0o711);
+      await this.raise(generation);
+      for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();
+    } catch (error) {
+      if (!isUnwritable(error) || !(await this.isSpent(generation))) throw error;
+    }
+  }
+
+  /**
+   * Whether nothing up to a generation can start any more although it was not closed: all below it are closed, and its own
+   * one start is over. A directory is made once, so there is no second starter; and the invocation of its unit is written
+   * once that was executed. So what runs can be proven dead under a read-only run directory as well.
+   */
+  private async isSpent(generation: number): Promise<boolean> {
+    if ((await this.floor()) < generation - 1) return false;
+    const launch = await this.generation(generation)
+      .launch.read()
+      .catch(() => undefined);
+    return launch !== undefined && launch.placement.invocation !== '';
   }
 
   private get floorDirectory(): string {
@@ -138,9 +159,29 @@ export class ResourceFiles {
    */
   private async raise(generation: number): Promise<void> {
     const lower = await this.floors();
-    if (generation <= (lower.at(-1) ?? 0)) return;
-    await writeFile(join(this.floorDirectory, String(generation)), '', { mode: 0o600 });
-    for (const former of lower) await rm(join(this.floorDirectory, String(former)), { force: true });
+    const former = lower.at(-1);
+    if (generation <= (former ?? 0)) return;
+    try {
+      await writeFile(this.floorFile(generation), '', { mode: 0o600 });
+    } catch (error) {
+      if (!isUnwritable(error) || former === undefined) throw error;
+      await this.raiseByName(former, generation);
+    }
+    for (const floor of lower) await rm(this.floorFile(floor), { force: true });
+  }
+
+  /** On a full disk, where no file can be made: a name can still be changed. */
+  private async raiseByName(former: number, generation: number): Promise<void> {
+    try {
+      await rename(this.floorFile(former), this.floorFile(generation));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      await this.raise(generation); // somebody else has raised it meanwhile
+    }
+  }
+
+  private floorFile(generation: number): string {
+    return join(this.floorDirectory, String(generation));
   }
 
   /** Lowest first. */
@@ -166,7 +207,10 @@ export class ResourceFiles {
   }
 }
 
-/** The files of one generation. Every file is written whole or not at all. */
+/**
+ * The files of one generation. Every file is written whole or not at all, and read only where it is what it has to be: a
+ * record of another version, resource or generation is as unreadable as half of one.
+ */
 export class GenerationFiles {
   readonly launch: JsonRecord<LaunchRecord>;
   readonly lease: JsonRecord<LeaseRecord>;
@@ -177,13 +221,23 @@ export class GenerationFiles {
   constructor(
     readonly inside: string,
     readonly outside: string,
+    readonly resource: string,
     readonly generation: number,
   ) {
-    this.launch = new JsonRecord(join(outside, 'launch.json'));
-    this.lease = new JsonRecord(join(outside, 'lease.json'));
-    this.hold = new JsonRecord(join(outside, 'hold.json'));
+    this.launch = new JsonRecord(join(outside, 'launch.json'), (record) => flawOfLaunch(record, resource, generation));
+    this.lease = new JsonRecord(join(outside, 'lease.json'), flawOfLease);
+    this.hold = new JsonRecord(join(outside, 'hold.json'), ({ token, owner }) =>
+      typeof token === 'string' && isObject(owner) ? undefined : 'it has no token or no owner',
+    );
     this.stopping = new JsonRecord(join(outside, 'stopping.json'));
-    this.end = new JsonRecord(join(outside, 'end.json'));
+    this.end = new JsonRecord(join(outside, 'end.json'), ({ proof, exit }) =>
+      isObject(proof) && isObject(exit) ? undefined : 'it has no proof or no exit report',
+    );
+  }
+
+  /** The names that are in its directory; none where there is no directory. */
+  names(): Promise<readonly string[]> {
+    return readdirIfThere(this.outside);
   }
 
   /** Exists while systemd may execute this generation: the unit asserts it. Absence means no, so a reboot is safe. */
@@ -228,16 +282,20 @@ export class GenerationFiles {
 
   /** Writes the end; also where nothing of the generation was ever made, for a host that was restarted is asked as well. */
   async recordEnd(end: EndRecord): Promise<void> {
-    await mkdir(this.outside, { recursive: true, mode: 0o711 });
+    await makeDirectory(this.outside, 0o711);
     await this.end.write(end);
   }
 
-  /** Lets go of everything but the end record; of the launch record last. */
-  async letGo(): Promise<void> {
-    for (const name of await readdirIfThere(this.outside)) {
+  /**
+   * Lets go of everything but the end record; of the launch record last. Writes the end where that was not possible before:
+   * on a full disk there is room for it now.
+   */
+  async letGo(end?: EndRecord): Promise<void> {
+    for (const name of await this.names()) {
       if (name !== 'end.json' && name !== 'launch.json')
         await rm(join(this.outside, name), { recursive: true, force: true });
     }
+    if (end && !(await this.end.read().catch(() => undefined))) await this.recordEnd(end);
     await this.launch.remove();
   }
 
@@ -246,9 +304,29 @@ export class GenerationFiles {
   }
 }
 
-/** One JSON file. */
-export class JsonRecord<T> {
-  constructor(private readonly path: string) {}
+/** Why a record can't be used. */
+export type RecordFlaw = 'malformed' | 'other-version' | 'other-subject';
+
+/** A record is there and says nothing that may be believed. Its other errors are those of the file system. */
+export class RecordError extends Error {
+  override readonly name = 'RecordError';
+
+  constructor(
+    readonly flaw: RecordFlaw,
+    message: string,
+    options?: { readonly cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
+
+/** One JSON file: an object. */
+export class JsonRecord<T extends object> {
+  /** `flawOf` says what is wrong with what was read; a text stands for `malformed`. */
+  constructor(
+    private readonly path: string,
+    private readonly flawOf: (record: Partial<T>) => string | RecordError | undefined = () => undefined,
+  ) {}
 
   async write(value: T): Promise<void> {
     await writeFileWhole(this.path, JSON.stringify(value));
@@ -258,16 +336,56 @@ export class JsonRecord<T> {
   async read(): Promise<T | undefined> {
     const text = await readIfThere(this.path);
     if (text === undefined) return undefined;
+    let record: unknown;
     try {
-      return JSON.parse(text) as T;
+      record = JSON.parse(text);
     } catch (cause) {
-      throw new Error(`${this.path} is not JSON`, { cause });
+      throw new RecordError('malformed', `${this.path} is not JSON`, { cause });
     }
+    const flaw = isObject(record) ? this.flawOf(record) : 'it is no object';
+    if (flaw === undefined) return record as T;
+    throw flaw instanceof RecordError ? flaw : new RecordError('malformed', `${this.path} can't be used: ${flaw}`);
   }
 
   async remove(): Promise<void> {
     await rm(this.path, { force: true });
   }
+}
+
+function flawOfLaunch(
+  { version, resource, owner, parameters, placement }: Partial<LaunchRecord>,
+  expected: string,
+  generation: number,
+): string | RecordError | undefined {
+  if (version !== 1) {
+    return new RecordError(
+      'other-version',
+      `the launch record is of version ${JSON.stringify(version)?.slice(0, 40)}, and this worker knows version 1`,
+    );
+  }
+  if (!isObject(placement) || !isObject(owner) || !isObject(parameters))
+    return 'it has no owner, no parameters or no placement';
+  const { unit, slice, bootId, invocation, leaseMs } = placement;
+  const texts = [unit, slice, bootId, invocation, placement.instance, placement.prefix, owner.workflowId];
+  if (texts.some((text) => typeof text !== 'string') || typeof leaseMs !== 'number')
+    return 'its placement is not whole';
+  const names = generationUnit(placement.prefix, expected, generation) === unit;
+  if (resource === expected && placement.generation === generation && names) return undefined;
+  return new RecordError(
+    'other-subject',
+    `the launch record in the directory of ${expected}, generation ${generation}, is of ${String(resource).slice(0, 200)}, ` +
+      `generation ${String(placement.generation).slice(0, 40)}, unit ${unit.slice(0, 200)}`,
+  );
+}
+
+function flawOfLease({ n, oldest, deadline }: Partial<LeaseRecord>): string | undefined {
+  return [n, oldest, deadline].every((value) => typeof value === 'number' && Number.isFinite(value) && value > 0)
+    ? undefined
+    : 'it has no number or no deadline';
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 async function readdirIfThere(path: string): Promise<readonly string[]> {

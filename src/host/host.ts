@@ -1,4 +1,3 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findCgroupRoot } from '../cgroup/cgroup';
 import type { CapacityConfig, Program } from '../config/config';
@@ -24,17 +23,23 @@ import { filesOf, monotonicNow, type HostContext } from './context';
 import { adoptServer, readEndpoint, reclaimServer } from './control-recovery';
 import { awaitServer } from './control-server';
 import { Ports } from './endpoint';
-import { writeExitScript } from './exit-record';
+import { provideExitScript } from './exit-record';
+import { makeDirectory } from './files';
+import type { Finding } from './findings';
+import { readCondition } from './condition';
 import { ResourceFiles, type HoldRecord } from './generation-files';
 import { openInstance, type Instance } from './instance';
+import type { Held } from './keeper';
 import { bootBaseOf } from './lease';
 import { messageOf, type HostLog } from './log';
 import type { OwnerLink } from './owner-link';
 import { Presence } from './presence';
-import { generationUnits } from './readings';
 import { ProgramRefusedError, Programs } from './programs';
-import { startGeneration } from './starter';
-import { climb, closeGenerations, stillRunning, StillRunningError, tryProve } from './stopper';
+import type { Verdict } from './proof';
+import { generationUnits } from './readings';
+import { resume } from './resume';
+import { NothingStartedError, startGeneration } from './starter';
+import { climb, stillRunning, StillRunningError, tryProve, tryToClose } from './stopper';
 import { Tracker } from './tracker';
 import { within } from './turns';
 
@@ -77,6 +82,7 @@ const SETTLE_POLL_MS = 50;
 export class Host {
   private readonly tracker: Tracker;
   private readonly presence: Presence;
+  private asked = Promise.resolve();
 
   private constructor(
     readonly context: HostContext,
@@ -103,8 +109,14 @@ export class Host {
     });
     const managerCgroup = await claimPrefix(systemd, unitPrefix, identity);
     const cgroupRoot = join(root, options.cgroupRoot === 'auto' ? await findCgroupRoot(root) : options.cgroupRoot);
-    await mkdir(join(root, runDirectory, unitPrefix), { recursive: true, mode: 0o711 });
-    await writeExitScript(root, runDirectory);
+    await makeDirectory(join(root, runDirectory, unitPrefix), 0o711);
+    // Where it can't be written nothing starts, and what runs goes on all the same.
+    await provideExitScript(root, runDirectory).catch((error: unknown) => {
+      log.error('the run directory can’t be written, nothing can be started', {
+        runDirectory,
+        error: messageOf(error),
+      });
+    });
     const bootBase = bootBaseOf(await systemd.manager());
     const context = {
       systemd,
@@ -121,8 +133,18 @@ export class Host {
       log,
     };
     const host = new Host(context, options);
-    await host.resume();
+    host.asked = (await resume(context, host.tracker, options.link)).asked;
     return host;
+  }
+
+  /** What does not fit together on this host; those that ask Temporal come a little later than the host is open. */
+  get findings(): readonly Finding[] {
+    return this.tracker.findings.list;
+  }
+
+  /** Resolves once Temporal was asked for the owners of what nobody holds, as far as it answers. */
+  reconciled(): Promise<void> {
+    return this.asked;
   }
 
   get instance(): string {
@@ -133,9 +155,10 @@ export class Host {
   async start(input: StartInput, received = monotonicNow()): Promise<StartAnswer> {
     this.checkInstance(input.instance);
     return this.tracker.turns.take(input.resource, async () => {
-      const { answer, files, leased } = await startGeneration(this.context, input, received);
-      const held = files && (await this.tracker.load(files));
-      if (!held) this.tracker.freeRoom(input.resource);
+      const { answer, files, launch, recorded, leased } = await startGeneration(this.context, input, received);
+      const held = files && (await this.tracker.load(files, launch, recorded));
+      if (held) this.tracker.findings.settle(input.resource, held.launch.placement.generation);
+      else this.tracker.freeRoom(input.resource);
       if (held && answer.kind === 'adopted') held.stopping = false; // whoever wanted it stopped is its owner no more
       if (held && leased === false) await this.tracker.leaseMissing(held);
       return answer;
@@ -204,13 +227,13 @@ export class Host {
     const { tracker, context } = this;
     return tracker.turns.take(input.resource, async () => {
       tracker.stopping(input);
-      const subject = await closeGenerations(context, input);
+      const { subject, open } = await tryToClose(context, input);
       const { failed, jobs } = await climb(context, subject, input.rung);
       const deadline = performance.now() + (input.rung === 'watch' ? 0 : SETTLE_MS);
       await within(SETTLE_POLL_MS, jobs);
       for (;;) {
         const woken = tracker.wakers.next(input.resource, SETTLE_POLL_MS); // before the reading
-        const verdict = await tryProve(context, subject);
+        const verdict: Verdict = open ? { proven: false, reasons: [open] } : await tryProve(context, subject);
         if (verdict.proven) return tracker.finish(subject, verdict.proof, false);
         if (performance.now() >= deadline) {
           const error = await stillRunning(context, subject, [...failed, ...verdict.reasons]);
@@ -232,11 +255,21 @@ export class Host {
     const served = placement.prefix === this.context.prefix;
     // In turn: what is being let go of at this moment must not be held on.
     const event = await this.tracker.turns.take<HoldEvent | undefined>(resource, async () => {
-      const end = await files.end.read();
+      const end = await files.end.read().catch(() => undefined); // unreadable: proven anew
       if (end) return { kind: 'proven', ...end };
-      const held = served ? await this.tracker.load(files) : undefined;
-      if (!held) return { kind: 'ended', reason: notHeld(placement, served) };
+      let held: Held | undefined;
+      try {
+        if (served) held = await this.tracker.load(files);
+      } catch (error) {
+        return this.notHeld(placement, served, error);
+      }
+      if (!held) return this.notHeld(placement, served);
+      if (held.launch.placement.invocation === '') {
+        held.launch = { ...held.launch, placement }; // which this host has answered and could not record
+        held.launchUnwritten = true;
+      }
       await this.tracker.keeper.take(held, record);
+      this.tracker.findings.settle(resource, placement.generation);
       this.tracker.wake(held);
       return undefined;
     });
@@ -273,31 +306,13 @@ export class Host {
     await this.tracker.close();
   }
 
-  /** Takes up what the files of this boot say. What can't be read is reported and left alone, never guessed. */
-  private async resume(): Promise<void> {
-    const { root, runDirectory, prefix, log } = this.context;
-    for (const resource of await ResourceFiles.list(root, runDirectory, prefix)) {
-      const files = filesOf(this.context, prefix, resource);
-      for (const generation of await files.generations()) {
-        try {
-          const of = files.generation(generation);
-          const launch = await of.launch.read();
-          if (launch && (await of.end.read())) {
-            this.tracker.letGo({ resource, generation, owner: launch.owner, placement: launch.placement });
-          }
-          const held = await this.tracker.load(of);
-          if (!held) continue;
-          if (held.hold) this.tracker.keeper.resume(held);
-          log.info('going on with', { resource, generation, hold: held.hold !== undefined });
-        } catch (error) {
-          log.error('a generation’s files can’t be read; leaving it to its lease', {
-            resource,
-            generation,
-            error: messageOf(error),
-          });
-        }
-      }
-    }
+  /** A generation that this host has nothing of, or nothing that can be read: over, or left to its lease. */
+  private async notHeld(placement: Placement, served: boolean, error?: unknown): Promise<HoldEvent> {
+    const why = error === undefined ? notHeld(placement, served) : `its files can't be read: ${messageOf(error)}`;
+    const condition = await readCondition(this.context, placement);
+    // The owner of what runs is not told that it is over for its files alone (G4): it asks again until it is.
+    if (served && condition.kind !== 'over') throw new Error(`${why}; it is left to its lease, ${condition.text}`);
+    return { kind: 'ended', reason: served ? `${why}, and ${condition.text}` : why };
   }
 
   private checkInstance(expected: string | undefined): void {
@@ -314,4 +329,4 @@ function notHeld({ generation, prefix }: Placement, served: boolean): string {
   return `it runs under the prefix "${prefix}", which this worker no longer has`;
 }
 
-export { ProgramRefusedError, StillRunningError };
+export { NothingStartedError, ProgramRefusedError, StillRunningError };

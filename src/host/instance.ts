@@ -91,8 +91,10 @@ export async function openInstance(
     instance: known?.instance ?? randomUUID(),
     bootIds: bootIds.at(-1) === bootId ? bootIds : [...bootIds, bootId].slice(-MAX_BOOTS),
   };
+  const text = JSON.stringify(instance, null, 2);
   try {
-    await writeFileDurably(file, JSON.stringify(instance, null, 2), known === undefined);
+    // In a boot that it has seen there is nothing to write: a full disk must not keep the next worker from what runs.
+    if (!known || JSON.stringify(known, null, 2) !== text) await writeFileDurably(file, text, known === undefined);
   } catch (error) {
     if (known || (error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     return openInstance(stateDirectory, root, identity, checks); // another worker process made it in this very moment

@@ -3,12 +3,12 @@ import type { HoldDetails, HoldEvent } from '../contract/activities';
 import { leaseUnits } from '../contract/names';
 import { readCondition, type Condition } from './condition';
 import { monotonicNow, resourceCgroup, type HostContext } from './context';
-import type { GenerationFiles, HoldRecord, LaunchRecord, LeaseRecord } from './generation-files';
-import { armLease, stopLeaseUnit } from './lease';
-import { messageOf } from './log';
+import type { GenerationFiles, HoldRecord, JsonRecord, LaunchRecord, LeaseRecord } from './generation-files';
+import { armLease, deadlineOf, stopLeaseUnit } from './lease';
+import { messageOf, Sparse } from './log';
 import { renewalInterval } from '../control-server/protocol';
 import { record, renewServer } from './control-server';
-import type { HeartbeatAnswer, OwnerLink } from './owner-link';
+import type { HeartbeatAnswer, OwnerLink, OwnerStanding } from './owner-link';
 import { Turns } from './turns';
 
 /** After an unknown answer it is tried again soon, but a Temporal that is down is not hammered. */
@@ -30,6 +30,9 @@ export interface Held {
   stopping: boolean;
   /** It is proven dead: nothing is armed or written for it any more. */
   over?: boolean;
+  /** Its hold is in this worker's memory alone: it could not be written yet. So with the launch record. */
+  holdUnwritten?: boolean;
+  launchUnwritten?: boolean;
   /** Why this host ended it; said with its end. */
   endedFor?: string;
   /** Of a control server: the period that it reported with its last renewal, in ms. */
@@ -50,6 +53,7 @@ export class LeaseKeeper {
   private readonly renewals = new Turns();
   /** Those whose last renewal came to nothing although the owner had answered: the manager gave no answer. */
   private readonly late = new Set<Held>();
+  private readonly sparse = new Sparse(60_000);
   private closed = false;
 
   constructor(
@@ -57,13 +61,15 @@ export class LeaseKeeper {
     private readonly link: OwnerLink,
     /** Told what a beat saw of a generation. */
     private readonly onSeen: (held: Held, condition: Condition) => void,
+    /** Told that the owner of a generation no longer knows its hold. */
+    private readonly onUnheld: (held: Held) => Promise<OwnerStanding> = () => Promise.resolve('unknown'),
   ) {}
 
   /** Takes a hold. A newer one replaces an older; an older one that arrives late is dropped. */
   async take(held: Held, hold: HoldRecord): Promise<void> {
     if (held.hold && held.hold.scheduledAt > hold.scheduledAt) return;
     held.hold = hold;
-    await held.files.hold.write(hold);
+    await this.writeHold(held);
     const left = held.lease.deadline - monotonicNow();
     const third = this.third(held);
     const isMissed = held.launch.placement.control && !hold.ready; // it does not answer: asked again sooner
@@ -105,25 +111,78 @@ export class LeaseKeeper {
 
   /**
    * Arms the next lease pair and stops the former ones, so there is no moment without one. Rejects where that is not
-   * certain; then the former lease holds, and the next renewal stops what this one may have left behind. Does nothing for
-   * what is over: a beat may have seen it alive, and have had its answer since.
+   * certain; then the former lease holds, and the next renewal stops what this one may have left behind. Which ones those
+   * are is what systemd says, and not the record: that may be older than the last renewal, where it could not be written.
+   * Does nothing for what is over: a beat may have seen it alive, and have had its answer since.
    */
   renew(held: Held, deadline: number): Promise<void> {
     const { placement } = held.launch;
     return this.renewals.take(placement.unit, async () => {
       if (held.over) return;
-      const { oldest } = held.lease;
-      const n = held.lease.n + 1;
-      held.lease = { ...held.lease, n };
-      await held.files.lease.write(held.lease);
       const until = Math.max(deadline, held.lease.deadline); // one that waited for another renewal takes nothing of it away
-      await armLease(this.host, placement, n, until);
-      for (let former = oldest; former < n; former++)
-        await stopLeaseUnit(this.host, leaseUnits(placement.unit, former).timer);
+      let others: readonly number[] = [];
+      let n: number;
+      do {
+        n = await this.takeNumber(held, others);
+        others = await armLease(this.host, placement, n, until);
+        // Above this one: the record was of an earlier renewal, and that one would end the unit.
+      } while (Math.max(...others) > n);
+      for (const former of others) await stopLeaseUnit(this.host, leaseUnits(placement.unit, former).timer);
       held.lease = { n, oldest: n, deadline: until };
-      await held.files.lease.write(held.lease);
+      const written = await this.write(held, held.files.lease, held.lease);
+      if (written && held.holdUnwritten) await this.writeHold(held);
+      if (written && held.launchUnwritten)
+        held.launchUnwritten = !(await this.write(held, held.files.launch, held.launch));
       this.host.log.debug('renewed', { ...attributesOf(held), lease: n });
     });
+  }
+
+  /**
+   * The next lease number, which was never used. It is written down first; where it can't be, or the record is known to be
+   * old, it is taken from the clock, in ms since the boot: there are less renewals than that, so the number is above every
+   * one that any worker of this boot has ever used, whether that was written down or not.
+   */
+  private async takeNumber(held: Held, others: readonly number[]): Promise<number> {
+    const next = Math.max(held.lease.n, ...others) + 1;
+    const byClock = Math.max(next, Math.ceil(monotonicNow() / 1000));
+    const n = others.length === 0 ? next : byClock;
+    held.lease = { ...held.lease, n };
+    if (await this.write(held, held.files.lease, held.lease)) return n;
+    held.lease = { ...held.lease, n: byClock };
+    return byClock;
+  }
+
+  /**
+   * Corrects the lease of a generation by what systemd has: the record is older where the former worker process could not
+   * write. `numbers` are those of the timers that wait.
+   */
+  correct(held: Held, numbers: readonly number[]): Promise<void> {
+    const { unit } = held.launch.placement;
+    const n = Math.max(0, ...numbers);
+    return this.renewals.take(unit, async () => {
+      if (n <= held.lease.n) return;
+      const deadline = (await deadlineOf(this.host, unit, n)) ?? 0;
+      held.lease = { ...held.lease, n, deadline: Math.max(held.lease.deadline, deadline) };
+    });
+  }
+
+  private async writeHold(held: Held): Promise<void> {
+    if (held.hold) held.holdUnwritten = !(await this.write(held, held.files.hold, held.hold));
+  }
+
+  /**
+   * Writes what this worker also knows by itself; returns whether it could. A disk that is full or read-only ends nothing: it
+   * is written with the next renewal, and until then only this process knows it.
+   */
+  private async write<T extends object>(held: Held, record: JsonRecord<T>, value: T): Promise<boolean> {
+    try {
+      await record.write(value);
+      return true;
+    } catch (error) {
+      const log = { ...attributesOf(held), error: messageOf(error) };
+      if (this.sparse.due(held.launch.placement.unit)) this.host.log.warn('not written, going on from memory', log);
+      return false;
+    }
   }
 
   /** The manager answers again (a new connection, daemon-reexec): what it gave no answer for is tried again at once. */
@@ -204,7 +263,7 @@ export class LeaseKeeper {
         await this.drop(held, hold);
         this.host.log.warn('the owner no longer knows this hold; waiting for its next one', {
           ...attributesOf(held),
-          owner: await this.link.standing(hold.owner),
+          owner: await this.onUnheld(held),
         });
         return undefined;
       case 'unknown':
@@ -267,7 +326,10 @@ export class LeaseKeeper {
     if (held.hold !== hold) return;
     held.hold = undefined;
     this.forget(held);
-    await held.files.hold.remove();
+    // Where it stays, the next worker hears from its first heartbeat that it is no longer good.
+    await held.files.hold.remove().catch((error: unknown) => {
+      this.host.log.warn('a hold could not be removed', { ...attributesOf(held), error: messageOf(error) });
+    });
   }
 
   private async details(held: Held, condition: Condition): Promise<HoldDetails> {

@@ -1,6 +1,6 @@
 import type { Placement } from '../contract/facts';
-import { leaseUnits } from '../contract/names';
-import { SystemdError, type ManagerFacts, type TransientUnit } from '../systemd/port';
+import { leaseUnits, parseUnit, unitLeases } from '../contract/names';
+import { SystemdError, type ManagerFacts, type TransientUnit, type UnitListing } from '../systemd/port';
 import { monotonicNow, type HostContext } from './context';
 import type { LeaseRecord } from './generation-files';
 import { execCommand } from './unit';
@@ -64,27 +64,31 @@ export function leasePair(
   ];
 }
 
-/** Starts the n-th pair of a unit. Counts once the job is done and the timer itself says that it waits for `deadline`. */
+/**
+ * Starts the n-th pair of a unit. Counts once the job is done and the timer itself says that it waits for `deadline`. Returns
+ * the numbers of the unit's other timers that systemd has, whoever made them: each of them would end the unit in its time.
+ */
 export async function armLease(
   host: HostContext,
   placement: Pick<Placement, 'unit' | 'stopTimeoutMs'>,
   n: number,
   deadline: number,
-): Promise<void> {
+): Promise<readonly number[]> {
   const { unit, stopTimeoutMs } = placement;
   const [timer, oneshot] = leasePair(host, unit, n, deadline, stopTimeoutMs);
   const result = await (await host.systemd.startTransientUnit(timer, [oneshot])).done;
   if (result !== 'done') throw new LeaseError(`${timer.name}: the start job ended "${result}"`);
-  await checkLease(host, unit, n, deadline);
+  return checkLease(host, unit, n, deadline);
 }
 
-/** Rejects unless the timer of this lease waits for its deadline. */
-async function checkLease(host: HostContext, unit: string, n: number, deadline: number): Promise<void> {
+/** Rejects unless the timer of this lease waits for its deadline; returns the numbers of the unit's others. */
+async function checkLease(host: HostContext, unit: string, n: number, deadline: number): Promise<readonly number[]> {
   const { timer } = leaseUnits(unit, n);
-  const [[found], next] = await Promise.all([
-    host.systemd.listUnits(timer),
+  const [units, next] = await Promise.all([
+    host.systemd.listUnits(unitLeases(unit)),
     host.systemd.unitProperties(timer, ['NextElapseUSecMonotonic']),
   ]);
+  const found = units.find(({ name }) => name === timer);
   if (found?.activeState !== 'active' || found.subState !== 'waiting') {
     throw new LeaseError(
       `${timer} is ${found ? `${found.activeState} (${found.subState})` : 'not loaded'}, not waiting`,
@@ -97,6 +101,26 @@ async function checkLease(host: HostContext, unit: string, n: number, deadline: 
         `moment than CLOCK_MONOTONIC ${host.bootBase} µs`,
     );
   }
+  return (leaseNumbers(host.prefix, units).get(unit) ?? []).filter((other) => other !== n);
+}
+
+/** By unit, the numbers of the lease timers in a list of units that may still elapse. */
+export function leaseNumbers(prefix: string, units: readonly UnitListing[]): ReadonlyMap<string, readonly number[]> {
+  const numbers = new Map<string, number[]>();
+  for (const { name, activeState, jobType } of units) {
+    const parsed = parseUnit(prefix, name);
+    if (parsed?.kind !== 'lease-timer' || (activeState !== 'active' && jobType === '')) continue;
+    numbers.set(parsed.unit, [...(numbers.get(parsed.unit) ?? []), parsed.n]);
+  }
+  return numbers;
+}
+
+/** When a lease timer elapses, in µs of CLOCK_MONOTONIC, as systemd has it; undefined where it gives no answer. */
+export async function deadlineOf(host: HostContext, unit: string, n: number): Promise<number | undefined> {
+  const { timer } = leaseUnits(unit, n);
+  const found = await host.systemd.unitProperties(timer, ['NextElapseUSecMonotonic']).catch(() => undefined);
+  const deadline = found?.NextElapseUSecMonotonic ?? 0;
+  return deadline > 0 && Number.isFinite(deadline) ? deadline : undefined;
 }
 
 /** Whether the timer of this lease surely waits for its deadline; no answer is no (G4). */

@@ -14,10 +14,10 @@ export interface OwnerLink {
   complete(hold: HoldRecord, event: HoldEvent): Promise<'ok' | 'not-found' | 'unknown'>;
   /** Fails the hold once, so that it comes again. */
   fail(hold: HoldRecord, reason: string): Promise<void>;
-  /** Whether a resource has an owner, by the workflow id of the one it had. */
-  standing(owner: OwnerIdentity): Promise<OwnerStanding>;
+  /** Whether a resource has an owner. Never a reason to touch a process; it may be one to begin an owner for it. */
+  standing(resource: string): Promise<OwnerStanding>;
   /** Begins an owner that brings to an end what was found. Only where there is none: an open one stays the only one (G1). */
-  bringToEnd(found: LeftBehind): Promise<'begun' | 'owned' | 'unknown'>;
+  bringToEnd(left: LeftBehind): Promise<'begun' | 'owned' | 'unknown'>;
 }
 
 /**
@@ -38,17 +38,22 @@ export interface Heard {
 }
 
 /**
- * - `open`: an owner is open, this one or the next.
+ * - `open`: a workflow of the resource's id is open, whichever owner it is.
  * - `completed`: the last one ended by its own decision. What it has left, it has left on purpose.
- * - `gone`: the last one was terminated, or has failed, or Temporal knows of none.
- * - `unknown`: no answer.
+ * - `gone`: the last one was terminated or has failed; or Temporal answered that it knows none: it never was, its retention is
+ *   over, or it was deleted.
+ * - `unknown`: no answer, or none that this version understands.
  */
 export type OwnerStanding = 'open' | 'completed' | 'gone' | 'unknown';
 
-/** A process without an owner, as its launch record has it. */
+/** What is left of a resource that nobody owns. */
 export interface LeftBehind {
-  readonly owner: OwnerIdentity;
   readonly resource: string;
+  readonly host: string;
+  /** Of the owners. */
+  readonly taskQueue: string;
+  readonly program: string;
   readonly parameters: Readonly<Record<string, string>>;
-  readonly placement: Placement;
+  /** As its launch record has it; absent where there is none that can be read. */
+  readonly placement?: Placement;
 }

@@ -12,19 +12,28 @@ import { filesOf, type HostContext } from './context';
 import { controlEnvironment, makeCredential, placeControl } from './control-server';
 import { allocateEndpoint, endpointEnvironment, endpointValues, NoPortError } from './endpoint';
 import { mergeEnvironment } from './environment';
-import { exitScriptPath } from './exit-record';
+import { exitScriptPath, provideExitScript } from './exit-record';
+import { isUnwritable } from './files';
 import type { GenerationFiles, LaunchRecord, LeaseRecord } from './generation-files';
 import { isArmed, leasePair, stopLeaseUnit } from './lease';
+import { messageOf } from './log';
 import { listenOf, ProgramRefusedError, valuesOf } from './programs';
 import { together } from './turns';
 import { resourceSliceUnit, serviceUnit } from './unit';
 import { uidOf } from './users';
+
+/** The run directory takes no writes, so nothing of this attempt was started. Of earlier ones it says nothing. */
+export class NothingStartedError extends Error {
+  override readonly name = 'NothingStartedError';
+}
 
 /** What this worker started or took over, for the observer to go on with. */
 export interface Started {
   readonly answer: StartAnswer;
   readonly files?: GenerationFiles;
   readonly launch?: LaunchRecord;
+  /** Whether that launch record is on disk. */
+  readonly recorded?: boolean;
   /** Of a process that was started: whether its lease timer waits. The service only *wants* it, and would run without. */
   readonly leased?: boolean;
 }
@@ -41,6 +50,35 @@ export interface Started {
  * `received` is the moment (µs of CLOCK_MONOTONIC) at which the request reached this host: the first lease runs from it.
  */
 export async function startGeneration(host: HostContext, input: StartInput, received: number): Promise<Started> {
+  let prepared: Started | Prepared;
+  try {
+    prepared = await makeReady(host, input, received);
+  } catch (error) {
+    // Not an answer: the generations before may not be closed, and what came of an earlier start is as unknown as before.
+    if (isUnwritable(error)) throw new NothingStartedError(unwritable(host, error), { cause: error });
+    throw error;
+  }
+  if ('answer' in prepared) return prepared;
+  const { program, launch, files, lease } = prepared;
+  return start(host, program, launch, files, lease);
+}
+
+/** A generation with all that must exist before systemd may execute it. */
+interface Prepared {
+  readonly program: Program;
+  readonly launch: LaunchRecord;
+  readonly files: GenerationFiles;
+  readonly lease: LeaseRecord;
+}
+
+function unwritable({ runDirectory }: HostContext, error: NodeJS.ErrnoException): string {
+  const what =
+    error.code === 'EROFS' ? 'is mounted read-only: mount it read-write' : 'is full: free space or inodes in it';
+  return `nothing was started, for the run directory ${runDirectory} ${what} (${error.message}); it is tried again`;
+}
+
+/** All of a start up to the call of systemd: what there is instead of a start, or what is to be started. */
+async function makeReady(host: HostContext, input: StartInput, received: number): Promise<Started | Prepared> {
   const { resource, generation } = input;
   const { instance } = host.identity;
   const resourceFiles = filesOf(host, host.prefix, resource);
@@ -90,7 +128,7 @@ export async function startGeneration(host: HostContext, input: StartInput, rece
     if (error instanceof NoPortError) return { answer: { kind: 'blocked', reason: error.message, instance } };
     throw error;
   }
-  return start(host, program, launch, files, lease);
+  return { program, launch, files, lease };
 }
 
 /** Lets go of a generation of which nothing was started. */
@@ -152,6 +190,7 @@ async function prepare(
     uid,
   };
   await together([
+    provideExitScript(host.root, host.runDirectory),
     files.launch.write(launch),
     files.lease.write(lease),
     files.writeEnvironment(environment.file),
@@ -293,9 +332,17 @@ async function settle(
     ...launch,
     placement: { ...placement, invocation: unit.InvocationID, cgroupId: unit.ControlGroupId ?? '' },
   };
-  const [, leased] = await Promise.all([files.launch.write(started), isArmed(host, placement.unit, lease)]);
+  // Where it can't be written, this worker and the owner know it all the same; the next start adopts by systemd's word.
+  const writing = files.launch.write(started).then(
+    () => true,
+    (error: unknown) => {
+      host.log.warn('the start could not be recorded', { resource, unit: placement.unit, error: messageOf(error) });
+      return false;
+    },
+  );
+  const [recorded, leased] = await Promise.all([writing, isArmed(host, placement.unit, lease)]);
   host.log.info('started', { resource, generation: placement.generation, unit: placement.unit });
-  return { answer: { kind: 'started', placement: started.placement }, files, launch: started, leased };
+  return { answer: { kind: 'started', placement: started.placement }, files, launch: started, recorded, leased };
 }
 
 function readStarted(host: HostContext, unit: string): Promise<UnitProperties | undefined> {

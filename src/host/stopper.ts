@@ -49,6 +49,21 @@ export async function closeGenerations(host: HostContext, subject: StopSubject):
   return launch ? { ...subject, placement: launch.placement } : subject;
 }
 
+/**
+ * As {@link closeGenerations}; `open` says why a later start can't be ruled out, so that there is no proof. What runs is
+ * stopped all the same.
+ */
+export async function tryToClose(
+  host: HostContext,
+  subject: StopSubject,
+): Promise<{ readonly subject: StopSubject; readonly open?: string }> {
+  try {
+    return { subject: await closeGenerations(host, subject) };
+  } catch (error) {
+    return { subject, open: `a start that is under way can't be ruled out: ${messageOf(error)}` };
+  }
+}
+
 /** What came of a rung. */
 export interface Climbed {
   /** What could not be done, in words: a rung that fails is no reason not to look for the proof. */

@@ -4,7 +4,8 @@ import { Abandoned } from './abandoned';
 import { letGo, recordEnd } from './after-proof';
 import { isLiving, needsLease, readCondition, type Condition } from './condition';
 import { monotonicNow, type HostContext } from './context';
-import type { GenerationFiles, HoldRecord } from './generation-files';
+import { Findings } from './findings';
+import type { EndRecord, GenerationFiles, HoldRecord, LaunchRecord } from './generation-files';
 import { attributesOf, LeaseKeeper, type Held } from './keeper';
 import { isArmed } from './lease';
 import { messageOf, Sparse } from './log';
@@ -30,8 +31,11 @@ export class Tracker {
   /** Woken, by resource, whenever something may have changed. */
   readonly wakers = new Wakers();
   readonly keeper: LeaseKeeper;
+  /** What does not fit together on this host. */
+  readonly findings: Findings;
   private readonly observer: Observer;
-  private readonly abandoned: Abandoned;
+  /** What has no owner any more. */
+  readonly abandoned: Abandoned;
   private readonly held = new Map<string, Held>();
   /** Generations that are being looked at → whether they were woken meanwhile. */
   private readonly looking = new Map<Held, boolean>();
@@ -43,11 +47,17 @@ export class Tracker {
   constructor(
     private readonly host: HostContext,
     link: OwnerLink,
-    resyncMs: number,
+    private readonly resyncMs: number,
   ) {
-    this.keeper = new LeaseKeeper(host, link, (held, condition) => void this.react(held, condition));
+    this.findings = new Findings(host.log);
+    this.abandoned = new Abandoned(host, link, this.findings, 2 * resyncMs);
+    this.keeper = new LeaseKeeper(
+      host,
+      link,
+      (held, condition) => void this.react(held, condition),
+      (held) => this.abandoned.standing(held),
+    );
     host.systemd.onResync(() => this.keeper.managerIsBack());
-    this.abandoned = new Abandoned(host, link, 2 * resyncMs);
     this.observer = new Observer(host, {
       resyncMs,
       onResynced: () => void this.abandoned.look(this.held.values()),
@@ -58,27 +68,33 @@ export class Tracker {
 
   /**
    * What this worker has of a generation, as its files say now: another worker process of this host may have started it,
-   * renewed its lease or asked it to stop. Undefined where there is nothing, or nothing any more, to hold.
+   * renewed its lease or asked it to stop. Undefined where there is nothing, or nothing any more, to hold; rejects where the
+   * launch record or the lease can't be read. `started` is the launch record of what this worker has just
+   * started, whether or not it is `recorded`.
+   *
+   * The other records are not needed: without its hold a generation waits for the owner's next one, what was proven is
+   * proven again, and a stop is asked for again.
    */
-  async load(files: GenerationFiles): Promise<Held | undefined> {
+  async load(files: GenerationFiles, started?: LaunchRecord, recorded = true): Promise<Held | undefined> {
     const [end, launch, lease, hold, stopRecord] = await Promise.all([
-      files.end.read(),
-      files.launch.read(),
+      files.end.read().catch(() => undefined),
+      started ?? files.launch.read(),
       files.lease.read(),
-      files.hold.read(),
-      files.stopping.read(),
+      files.hold.read().catch(() => undefined),
+      files.stopping.read().catch(() => undefined),
     ]);
     if (end || !launch || !lease || launch.placement.bootId !== this.host.identity.bootIds.at(-1)) return undefined;
     const stopping = stopRecord !== undefined;
     const { unit } = launch.placement;
     const known = this.held.get(unit);
     if (known) {
-      known.launch = launch;
+      // What was started while the disk was full has its invocation in memory alone.
+      if (launch.placement.invocation !== '' || known.launch.placement.invocation === '') known.launch = launch;
       known.stopping ||= stopping;
       if (lease.n > known.lease.n) known.lease = lease;
       return known;
     }
-    const held: Held = { files, launch, lease, hold, stopping };
+    const held: Held = { files, launch, lease, hold, stopping, launchUnwritten: started !== undefined && !recorded };
     this.held.set(unit, held);
     this.host.capacity.keep(launch.resource, launch.memoryBytes);
     this.observer.track(held);
@@ -123,8 +139,10 @@ export class Tracker {
    * of in its next turn: whoever waits for the proof does not wait for that.
    */
   async finish(subject: StopSubject, proof: Proof, tellHold: boolean): Promise<StopAnswer> {
-    const { resource } = subject;
-    const end = await recordEnd(this.host, subject, proof);
+    const { resource, generation } = subject;
+    const known = this.held.get(subject.placement?.unit ?? '');
+    const end = await recordEnd(this.host, subject, proof, known?.lease.deadline);
+    this.findings.settle(resource, generation);
     this.host.log.info('proven', { resource, generation: proof.generation, by: proof.by, exit: end.exit.wording });
     const renewals: Promise<void>[] = [];
     for (const held of this.heldOf(subject)) {
@@ -134,7 +152,7 @@ export class Tracker {
       if (tellHold && held.hold) void this.keeper.answer(held.hold, { kind: 'proven', ...end });
     }
     this.freeRoom(resource);
-    this.letGo(subject, Promise.all(renewals));
+    this.letGo(subject, end, Promise.all(renewals));
     return end;
   }
 
@@ -148,10 +166,12 @@ export class Tracker {
    * Lets go of what was proven, `after` what may still write to it; also where the former worker process ended in the middle
    * of it.
    */
-  letGo(subject: StopSubject, after: Promise<unknown> = Promise.resolve()): void {
+  letGo(subject: StopSubject, end?: EndRecord, after: Promise<unknown> = Promise.resolve()): void {
     const done = this.turns.take(subject.resource, async () => {
       await after;
-      await letGo(this.host, subject);
+      if (await letGo(this.host, subject, end)) return;
+      // For example in a run directory that is read-only: again, for as long as this worker is there.
+      setTimeout(() => void (this.closed || this.letGo(subject, end)), this.resyncMs).unref();
     });
     this.lettingGo.add(done);
     void done.finally(() => this.lettingGo.delete(done));
@@ -182,6 +202,9 @@ export class Tracker {
       if (!unit?.InvocationID || !needsLease(unit) || !isOwn(unit, resource, placement.generation, owner)) {
         return this.wake(held);
       }
+      // Another worker process of this host may have renewed it since.
+      const { n, deadline } = (await held.files.lease.read().catch(() => undefined)) ?? held.lease;
+      if (n > held.lease.n) held.lease = { n, oldest: n, deadline };
       // The list that showed none may be older than the timer.
       if (await isArmed(this.host, placement.unit, held.lease)) return;
       for (let attempt = 1; attempt <= 2 && held.lease.deadline > monotonicNow(); attempt++) {
@@ -206,6 +229,10 @@ export class Tracker {
   /** Says that there is no proof yet, and not more often than somebody would read it. */
   logUnproven(resource: string, reasons: readonly string[]): void {
     if (this.sparse.due(resource)) this.host.log.warn('processes remain, not releasing', { resource, reasons });
+  }
+
+  get isClosed(): boolean {
+    return this.closed;
   }
 
   /** Ends the watching, and the connection to the manager; resolves once nothing here is under way any more. */
@@ -258,7 +285,8 @@ export class Tracker {
     });
   }
 
-  private isTracked(held: Held): boolean {
+  /** Whether this worker has it still: it is not proven, and the worker not closed. */
+  isTracked(held: Held): boolean {
     return !this.closed && this.held.get(held.launch.placement.unit) === held;
   }
 

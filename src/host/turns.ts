@@ -51,6 +51,15 @@ export async function within(atMostMs: number, done: Promise<unknown>): Promise<
   clearTimeout(timer);
 }
 
+/** Does it for each, at most `limit` of them at the same time; resolves when all are done. `run` must not reject. */
+export async function forEachOf<T>(all: readonly T[], limit: number, run: (one: T) => Promise<void>): Promise<void> {
+  const left = all.values();
+  const work = async (): Promise<void> => {
+    for (const one of left) await run(one);
+  };
+  await Promise.all(Array.from({ length: Math.min(limit, all.length) }, work));
+}
+
 /** Does all at the same time; resolves when all are done, and rejects with the first failure once none is under way. */
 export async function together(all: readonly Promise<unknown>[]): Promise<void> {
   const failed = (await Promise.allSettled(all)).find((outcome) => outcome.status === 'rejected');

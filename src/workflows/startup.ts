@@ -122,6 +122,10 @@ function onFailure(owner: Owner, error: unknown): void {
     if (data.runningSince === 0) throw ApplicationFailure.nonRetryable(failure.message, failure.type);
     return owner.enter('gave-up', failure.message, 'wait for somebody to ask for restart or stop');
   }
+  if (failure?.type === FailureType.NothingStarted) {
+    data.setbacks++;
+    return owner.note(failure.message);
+  }
   data.unresolved = true;
   data.plan = undefined;
   data.recovered = false; // a server that came of it is adopted as any other

@@ -24,12 +24,17 @@ describeOnPrivateHost('a process whose owner is gone', () => {
 
   it('is given an owner that brings it to an end, with what it was started with (G1, G3)', async () => {
     const worker = await open();
-    worker.link.owners = 'gone';
+    worker.link.owners = () => 'gone';
     const { resource, placement } = await left(worker);
     await worker.link.abandoned(1);
-    const { owner, ...found } = worker.link.broughtToEnd[0]!;
-    expect(found).toEqual({ resource, parameters: {}, placement });
-    expect(owner.workflowId).toBe('own:test');
+    expect(worker.link.broughtToEnd[0]).toEqual({
+      resource,
+      host: 'test-host',
+      taskQueue: 'owners',
+      program: 'sleeper',
+      parameters: {},
+      placement,
+    });
     expect(await worker.unit(placement.unit, 'ActiveState')).toEqual({ ActiveState: 'active' }); // nothing but an owner stops it
     await worker.stopUntilProven(resource, placement);
   });
@@ -38,7 +43,7 @@ describeOnPrivateHost('a process whose owner is gone', () => {
     'is left to its lease where Temporal says %s of its owner (G4, G7)',
     async (owners) => {
       const worker = await open();
-      worker.link.owners = owners;
+      worker.link.owners = () => owners;
       const { resource, placement } = await left(worker);
       await looks(worker);
       expect(worker.link.broughtToEnd).toEqual([]);
@@ -50,7 +55,7 @@ describeOnPrivateHost('a process whose owner is gone', () => {
     const worker = await open();
     const { resource, placement } = await left(worker);
     await worker.host.hold(holdInput(resource, placement), 'held', Date.now());
-    worker.link.owners = 'gone';
+    worker.link.owners = () => 'gone';
     await looks(worker);
     expect(worker.link.broughtToEnd).toEqual([]);
     await worker.stopUntilProven(resource, placement);
@@ -61,7 +66,7 @@ describeOnPrivateHost('a process whose owner is gone', () => {
     const { resource, placement } = await left(worker);
     await suite.end(worker);
     const next = await open();
-    next.link.owners = 'gone';
+    next.link.owners = () => 'gone';
     await next.link.abandoned(1);
     expect(next.link.broughtToEnd[0]).toMatchObject({ resource, placement: { unit: placement.unit } });
     await next.stopUntilProven(resource, placement);

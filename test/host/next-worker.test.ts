@@ -176,9 +176,8 @@ describeOnPrivateHost('holds, and the next worker process', () => {
     const next = await suite.worker([patient]);
     await next.link.heard(1);
     expect(next.link.beats[0]!.token).toBe('good');
-    expect(next.lines).toContainEqual(
-      expect.objectContaining({ level: 'error', attributes: expect.objectContaining({ resource: bad }) }),
-    );
+    await next.host.reconciled();
+    expect(next.host.findings).toMatchObject([{ kind: 'files-unreadable', resource: bad }]);
     expect(await next.unit(placements[0].unit, 'ActiveState')).toEqual({ ActiveState: 'active' });
     await next.stop(bad, placements[0]);
     await next.stop(good, placements[1]);

@@ -16,8 +16,11 @@ export class RecordingLink implements OwnerLink {
   readonly presence: { readonly token: string; readonly details: HostDetails }[] = [];
   readonly events: { readonly token: string; readonly event: HoldEvent }[] = [];
   readonly failed: string[] = [];
-  /** What questions about owners are answered with. */
-  owners: OwnerStanding = 'unknown';
+  /** The resources whose owners were asked for. */
+  readonly asked: string[] = [];
+  /** What is said of the owner of a resource. */
+  owners: (resource: string) => OwnerStanding | Promise<OwnerStanding> = () => 'unknown';
+  /** What an owner was to be begun for. */
   readonly broughtToEnd: LeftBehind[] = [];
   private readonly waiters = new Set<() => void>();
 
@@ -41,12 +44,13 @@ export class RecordingLink implements OwnerLink {
     this.wake();
   }
 
-  async standing(): Promise<OwnerStanding> {
-    return this.owners;
+  async standing(resource: string): Promise<OwnerStanding> {
+    this.asked.push(resource);
+    return this.owners(resource);
   }
 
-  async bringToEnd(found: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
-    this.broughtToEnd.push(found);
+  async bringToEnd(left: LeftBehind): Promise<'begun' | 'owned' | 'unknown'> {
+    this.broughtToEnd.push(left);
     this.wake();
     return 'begun';
   }
