@@ -24,7 +24,7 @@ describe('the credential of a control server', () => {
     scene = await Scene.open([sessionServer('sessions', home)], { testHost, workers: [{ run: ['workflows'] }] });
     config = await writeConfig(
       { server: scene.server, testHost, hostId: scene.hostId(PROCESSES) },
-      { sessions: writtenServer(home, '6s') },
+      { sessions: writtenServer(home, '45s') },
       { run: ['host'] },
     );
   });

@@ -16,8 +16,8 @@ describe('a lease', () => {
   beforeAll(async () => {
     scene = await Scene.open(
       [
-        script('short', 'exec sleep 1000', { leaseMs: 3000 }),
-        script('short-again', 'exec sleep 1000', { leaseMs: 3000, restart }),
+        script('short', 'exec sleep 1000', { leaseMs: 6000 }),
+        script('short-again', 'exec sleep 1000', { leaseMs: 6000, restart }),
         script('ten', 'exec sleep 1000', { leaseMs: 10_000 }),
       ],
       { workers: [{ run: ['workflows'] }] },
@@ -60,7 +60,7 @@ describe('a lease', () => {
     const later = await scene.status(
       'renewed',
       'has lived for two',
-      ({ live }) => live!.leaseUntil > first.live!.leaseUntil + 6000,
+      ({ live }) => live!.leaseUntil > first.live!.leaseUntil + 12_000,
     );
 
     expect(later).toMatchObject({ state: 'running', restarts: 0 });

@@ -118,7 +118,11 @@ describeOnPrivateHost('a start whose call is lost, late or never answered', () =
     const worker = await impatient();
     const resource = suite.resource();
     const bus = (await suite.machine.systemctl('show', '--property=MainPID', '--value', 'dbus.service')).trim();
-    const start = expect(stoppedAtTheCall(worker, resource)).rejects.toMatchObject({ kind: 'unknown' });
+    let reach = (): void => undefined;
+    const reached = new Promise<void>((resolve) => (reach = resolve));
+    const stopped = stoppedAtTheCall(worker, resource, Date.now(), reach);
+    const start = expect(stopped).rejects.toMatchObject({ kind: 'unknown' });
+    await reached; // else the bus may die before the start has come so far
     await suite.machine.run(['kill', '-KILL', bus]);
     await start;
     process.kill(suite.machine.pid, 'SIGCONT');
@@ -160,13 +164,19 @@ describeOnPrivateHost('a start whose call is lost, late or never answered', () =
   });
 
   /** Begins a start and stops PID 1 when nothing but its call is left to do. */
-  async function stoppedAtTheCall(worker: SuiteHost, resource: string, generation = Date.now()): Promise<unknown> {
+  async function stoppedAtTheCall(
+    worker: SuiteHost,
+    resource: string,
+    generation = Date.now(),
+    onReached: () => void = () => undefined,
+  ): Promise<unknown> {
     const { systemd } = worker.host.context;
     const real = systemd.startTransientUnit.bind(systemd);
     let reached = false;
     systemd.startTransientUnit = (unit, auxiliary) => {
       if (!reached) process.kill(suite.machine.pid, 'SIGSTOP');
       reached = true;
+      onReached();
       return real(unit, auxiliary);
     };
     try {

@@ -19,7 +19,7 @@ describeOnPrivateHost('a stop whose way to systemd is broken', () => {
   async function disturbed(): Promise<{ readonly worker: SuiteHost; readonly proxy: BusProxy }> {
     const proxy = await openBusProxy(suite.machine.busAddress);
     proxies.push(proxy);
-    const connection = { busAddress: proxy.busAddress, callTimeoutMs: 300 };
+    const connection = { busAddress: proxy.busAddress, callTimeoutMs: 1000 };
     return { worker: await suite.worker([stubborn], { resyncMs: 200 }, undefined, connection), proxy };
   }
 

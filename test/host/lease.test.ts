@@ -255,7 +255,7 @@ describeOnPrivateHost('a lease', () => {
       });
       for (const lived of await Promise.all(ends)) {
         expect(lived).toBeGreaterThan(leaseMs - 100);
-        expect(lived).toBeLessThan(leaseMs + 3000);
+        expect(lived).toBeLessThan(leaseMs + 15_000); // the loop goes on until then: a lease that it extends has no end
       }
     } finally {
       living = false;

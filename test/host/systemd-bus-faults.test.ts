@@ -29,7 +29,7 @@ const call = (member: string): Partial<BusMessage> => ({ from: 'client', type: '
 
 describe('G4: a call whose answer is lost', () => {
   test('rejects as unknown by its deadline, and is not sent again', async () => {
-    const systemd = await connect({ callTimeoutMs: 200, recheckMs: 50 });
+    const systemd = await connect({ callTimeoutMs: 1_500, recheckMs: 50 });
     const name = unitName();
     proxy.rule((message) => (message.type === 'reply' && message.member === 'StartTransientUnit' ? 'drop' : 'pass'));
     await expect(systemd.startTransientUnit(sleepService(name), [])).rejects.toMatchObject({
@@ -61,7 +61,7 @@ describe('G4: a call whose answer is lost', () => {
   });
 
   test('has an answer that comes too late counted: its job keeps a slot until it ends', async () => {
-    const systemd = await connect({ callTimeoutMs: 200, recheckMs: 3_600_000 });
+    const systemd = await connect({ callTimeoutMs: 1_500, recheckMs: 3_600_000 });
     const name = unitName();
     proxy.rule(({ type, member }) => (type === 'reply' && member === 'StartTransientUnit' ? 'hold' : 'pass'));
     await expect(systemd.startTransientUnit(sleepService(name), [])).rejects.toMatchObject({ kind: 'unknown' });
@@ -157,7 +157,7 @@ describe('without a connection', () => {
   });
 
   test('signals that can not be subscribed to are as good as no connection', async () => {
-    const systemd = await connect({ callTimeoutMs: 100 });
+    const systemd = await connect({ callTimeoutMs: 1_000 });
     proxy.rule(({ type, member }) => (type === 'reply' && member === 'Subscribe' ? 'drop' : 'pass'));
     proxy.cut();
     await proxy.next(call('Hello')); // the loss is known
@@ -169,7 +169,7 @@ describe('without a connection', () => {
   });
 
   test('a bus that accepts and says nothing is given up and tried again', async () => {
-    const systemd = await connect({ callTimeoutMs: 100 });
+    const systemd = await connect({ callTimeoutMs: 1_000 });
     proxy.rule(() => 'drop');
     proxy.cut();
     while (proxy.count(call('Hello')) < 3) await proxy.next(call('Hello'));
