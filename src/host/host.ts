@@ -255,7 +255,10 @@ export class Host {
             this.tracker.letGo({ resource, generation, owner: launch.owner, placement: launch.placement });
           }
           const held = await this.tracker.load(of);
-          if (!held) continue;
+          if (!held) {
+            this.tracker.dropUnsent(resource, of);
+            continue;
+          }
           if (held.hold) this.tracker.keeper.resume(held);
           log.info('going on with', { resource, generation, hold: held.hold !== undefined });
         } catch (error) {
