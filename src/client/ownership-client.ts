@@ -1,5 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { WithStartWorkflowOperation, WorkflowNotFoundError, type Client } from '@temporalio/client';
+import {
+  isGrpcServiceError,
+  WithStartWorkflowOperation,
+  WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
+  type Client,
+} from '@temporalio/client';
 import type { Duration, UpdateDefinition } from '@temporalio/common';
 import { sameParameters } from '../contract/facts';
 import {
@@ -20,7 +26,7 @@ import { within } from './deadline';
 import { toMs } from './duration';
 import { hostDetails } from './live-details';
 import { NoAnswerError, NoHostError, OwnershipConflictError, OwnUnconfirmedError, type Ownership } from './errors';
-import { OwnerCalls } from './owner-calls';
+import { failureTypeOf, OwnerCalls } from './owner-calls';
 import { OwnerHandle } from './owner-handle';
 
 export interface OwnershipClientOptions {
@@ -63,6 +69,9 @@ export interface ListedHost extends Pick<HostClaim, 'host' | 'instance' | 'machi
   /** What it holds, as it told last; absent while nothing was heard of it, for more than a minute for instance. */
   readonly live?: HostDetails & { readonly heartbeatAt: number };
 }
+/** gRPC NOT_FOUND. */
+const NOT_FOUND = 5;
+const OWN_AGAIN_MS = 50;
 
 /** Owns resources by way of an existing Temporal client. */
 export class OwnershipClient {
@@ -87,26 +96,10 @@ export class OwnershipClient {
   async own(options: OwnOptions): Promise<OwnReturn> {
     const { resource, program, host, parameters = {} } = options;
     checkResource(resource);
-    const requestId = randomUUID();
-    const input: OwnInput = { resource, program, host, parameters, requestId };
-    const answer: OwnAnswer = await within(
+    const answer = await within(
       this.client,
       this.timeoutMs,
-      () => {
-        const startWorkflowOperation = new WithStartWorkflowOperation(OWNER_WORKFLOW, {
-          workflowId: ownerWorkflowId(resource),
-          taskQueue: this.taskQueue,
-          args: [input],
-          workflowIdConflictPolicy: 'USE_EXISTING',
-          memo: { owned: { host, program, parameters } },
-          staticSummary: `${resource}: ${program} on ${host}`.slice(0, 190),
-        });
-        startWorkflowOperation.workflowHandle().catch(() => undefined); // the update's own error is the one that is told
-        return this.client.workflow.executeUpdateWithStart(ownUpdate, {
-          args: [{ requestId }],
-          startWorkflowOperation,
-        });
-      },
+      () => this.startOrJoin({ resource, program, host, parameters, requestId: randomUUID() }),
       () => new OwnUnconfirmedError(resource, this.timeoutMs),
     );
     const existing = { program: answer.program, host: answer.host, parameters: answer.parameters };
@@ -114,6 +107,31 @@ export class OwnershipClient {
       throw new OwnershipConflictError(resource, { program, host, parameters }, existing);
     }
     return { handle: this.handle(resource, answer.ownerId), outcome: answer.outcome };
+  }
+
+  /** Asks again where the owner that was to be joined has ended while it was asked; the deadline of the call ends this. */
+  private async startOrJoin(input: OwnInput): Promise<OwnAnswer> {
+    const { resource, program, host, parameters, requestId } = input;
+    for (;;) {
+      const startWorkflowOperation = new WithStartWorkflowOperation(OWNER_WORKFLOW, {
+        workflowId: ownerWorkflowId(resource),
+        taskQueue: this.taskQueue,
+        args: [input],
+        workflowIdConflictPolicy: 'USE_EXISTING',
+        memo: { owned: { host, program, parameters } },
+        staticSummary: `${resource}: ${program} on ${host}`.slice(0, 190),
+      });
+      startWorkflowOperation.workflowHandle().catch(() => undefined); // the update's own error is the one that is told
+      try {
+        return await this.client.workflow.executeUpdateWithStart(ownUpdate, {
+          args: [{ requestId }],
+          startWorkflowOperation,
+        });
+      } catch (error) {
+        if (!hasEnded(error)) throw error;
+        await new Promise((resolve) => setTimeout(resolve, OWN_AGAIN_MS));
+      }
+    }
   }
 
   /** A handle on a resource's owner, whoever started it. With `ownerId`, requests reach that owner only. */
@@ -183,6 +201,13 @@ export class OwnershipClient {
       yield { resource, program, host, parameters, unit, startedAt: startTime };
     }
   }
+}
+
+/** Whether an update came to nothing because its workflow has ended: closed, terminated or reset. */
+function hasEnded(error: unknown): boolean {
+  if (error instanceof WorkflowNotFoundError) return true;
+  if (error instanceof WorkflowUpdateFailedError) return failureTypeOf(error) === 'AcceptedUpdateCompletedWorkflow';
+  return isGrpcServiceError(error) && Number(error.code) === NOT_FOUND;
 }
 
 function sameOwnership(a: Ownership, b: Ownership): boolean {

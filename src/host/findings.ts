@@ -46,7 +46,7 @@ const NEXT: Readonly<Record<FindingKind, string>> = {
   'files-other-version': 'left alone: nothing renews its lease; a worker of that version can go on with it',
   'files-other-subject': 'left alone: nothing renews its lease, and a stop needs none of these files',
   'files-other-boot': 'its owner has it proven by the reboot; they go with the next stop of the resource',
-  'files-incomplete': 'they go with the next stop of the resource',
+  'files-incomplete': 'they go once it is proven that nothing came of it',
   'files-without-unit': 'it is proven dead as after a stop; an owner that holds it is told that it ended',
   'unit-without-files': 'its owner stops it until it is proven dead; where that is gone, another one is begun for it',
   'unit-stranger': 'never touched: whoever made it can stop it; no start of the resource as long as it is there',

@@ -109,7 +109,10 @@ async function goOn(
   }
   if (launch && !isOfThisBoot(host, launch.placement)) return 'files-other-boot';
   const held = launch && (await tracker.load(files));
-  if (!held) return 'files-incomplete';
+  if (!held) {
+    tracker.dropUnsent(resource, files);
+    return 'files-incomplete';
+  }
   if (held.hold) tracker.keeper.resume(held);
   host.log.info('going on with', { resource, generation, hold: held.hold !== undefined });
   return held;

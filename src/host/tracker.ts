@@ -1,5 +1,6 @@
 import type { StopAnswer } from '../contract/activities';
 import type { Proof } from '../contract/facts';
+import { ownerWorkflowId } from '../contract/names';
 import { Abandoned } from './abandoned';
 import { letGo, recordEnd } from './after-proof';
 import { isLiving, needsLease, readCondition, type Condition } from './condition';
@@ -175,6 +176,30 @@ export class Tracker {
     });
     this.lettingGo.add(done);
     void done.finally(() => this.lettingGo.delete(done));
+  }
+
+  /**
+   * Lets go of what a worker process left of a start that it had no time to send: a launch record and a lease are written
+   * before systemd is asked, and one of them is missing. The generation is closed first, for another worker process may be in
+   * the middle of it, and a proof is asked for, for a file may as well have been lost: what lives is left alone.
+   */
+  dropUnsent(resource: string, files: GenerationFiles): void {
+    const { generation } = files;
+    const { namespace, taskQueue } = this.host.identity;
+    const owner = { namespace, taskQueue, workflowId: ownerWorkflowId(resource), ownerId: '' };
+    const done = this.turns.take(resource, async () => {
+      const [end, launch, lease] = await Promise.all([files.end.read(), files.launch.read(), files.lease.read()]);
+      if (end || (launch && lease)) return;
+      const subject = await closeGenerations(this.host, { resource, generation, owner });
+      if (!(await tryProve(this.host, subject)).proven) return;
+      await files.remove();
+      this.findings.settle(resource, generation);
+    });
+    const said = done.catch((error: unknown) => {
+      this.host.log.warn('could not clean up after a start', { resource, generation, error: messageOf(error) });
+    });
+    this.lettingGo.add(said);
+    void said.finally(() => this.lettingGo.delete(said));
   }
 
   /**

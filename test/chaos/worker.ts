@@ -78,7 +78,7 @@ export class ChaosWorker {
       this.current = undefined;
       this.former.push(...worker.lines);
       if (!this.wanted) return;
-      this.ends.push(`exit ${code}: ${(stderr.trim() || stdout.trim()).split('\n').slice(-6).join('\n')}`);
+      this.ends.push(`exit ${code}: ${(stderr || stdout).trim().split('\n').slice(0, 2).join(' ').slice(0, 300)}`);
       await new Promise<void>((resolve) => {
         this.wake = resolve;
         setTimeout(resolve, RESTART_MS).unref();
