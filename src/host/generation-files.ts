@@ -4,6 +4,7 @@ import { escapeResource, generationUnit, unescapeResource } from '../contract/na
 import type { OwnerIdentity } from '../contract/activities';
 import type { ExitReport, Placement, ProgramState, Proof } from '../contract/facts';
 import { isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
+import { messageOf } from './log';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
 export interface LaunchRecord {
@@ -334,7 +335,9 @@ export class JsonRecord<T extends object> {
 
   /** Undefined where there is no file; rejects when it can't be read or understood. */
   async read(): Promise<T | undefined> {
-    const text = await readIfThere(this.path);
+    const text = await readIfThere(this.path).catch((cause: unknown) => {
+      throw new Error(`${this.path} can't be read: ${messageOf(cause)}`, { cause }); // whose own message has no path
+    });
     if (text === undefined) return undefined;
     let record: unknown;
     try {
@@ -348,7 +351,7 @@ export class JsonRecord<T extends object> {
   }
 
   async remove(): Promise<void> {
-    await rm(this.path, { force: true });
+    await rm(this.path, { recursive: true, force: true }); // somebody may have made a directory of it
   }
 }
 

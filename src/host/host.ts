@@ -261,9 +261,9 @@ export class Host {
       try {
         if (served) held = await this.tracker.load(files);
       } catch (error) {
-        return this.notHeld(placement, served, error);
+        return this.notHeld(input, served, error);
       }
-      if (!held) return this.notHeld(placement, served);
+      if (!held) return this.notHeld(input, served);
       if (held.launch.placement.invocation === '') {
         held.launch = { ...held.launch, placement }; // which this host has answered and could not record
         held.launchUnwritten = true;
@@ -306,8 +306,17 @@ export class Host {
     await this.tracker.close();
   }
 
-  /** A generation that this host has nothing of, or nothing that can be read: over, or left to its lease. */
-  private async notHeld(placement: Placement, served: boolean, error?: unknown): Promise<HoldEvent> {
+  /**
+   * A generation that this host has nothing of, or nothing that can be read: proven by a reboot, over, or left to its lease.
+   * An owner that waits for a stop to do its work would not ask again before its time is over; a proof makes it ask at once.
+   */
+  private async notHeld(input: HoldInput, served: boolean, error?: unknown): Promise<HoldEvent> {
+    const { placement, resource, owner } = input;
+    if (placement.bootId !== this.context.identity.bootIds.at(-1)) {
+      const subject = { resource, owner, placement, generation: placement.generation };
+      const verdict = await tryProve(this.context, subject);
+      if (verdict.proven) return { kind: 'proven', ...(await this.tracker.finish(subject, verdict.proof, false)) };
+    }
     const why = error === undefined ? notHeld(placement, served) : `its files can't be read: ${messageOf(error)}`;
     const condition = await readCondition(this.context, placement);
     // The owner of what runs is not told that it is over for its files alone (G4): it asks again until it is.

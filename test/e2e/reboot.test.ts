@@ -147,7 +147,8 @@ describeOnPrivateHost('a host that loses its power', () => {
     await worker!.ended;
     const since = Date.now();
     const next = await startWorker();
-    expect(await next.line('going on with')).toMatchObject({ resource: scene.resource('survives'), hold: true });
+    const about = { resource: scene.resource('survives'), generation: placement.generation, hold: true };
+    expect(next.lines).toContainEqual(expect.objectContaining({ msg: 'going on with', ...about }));
     // Past the heartbeat timeout of the hold that the killed one had, and past the lease.
     await scene.status('survives', 'is renewed', ({ live }) => (live?.heartbeatAt ?? 0) > since + 30_000);
     expect(await scene.mainPid(placement.unit)).toBe(pid);

@@ -49,9 +49,11 @@ describeOnPrivateHost('which host it is', () => {
       expect(after.host.instance).toBe(before.host.instance);
       expect(after.host.context.identity.bootIds).toEqual([placement.bootId, bootId]);
       await after.host.hold(holdInput(resource, placement), 'token', 2);
-      expect((await after.link.event('ended')).reason).toContain('no files of generation');
+      const told = await after.link.event('proven');
 
       const answer = await after.host.stop(stopInput(resource, placement));
+      expect(told.exit).toEqual(answer.exit);
+      expect(told.proof).toMatchObject({ by: 'reboot', bootId, generation: placement.generation });
       expect(answer.exit).toEqual({ wording: 'unknown: host restarted', kind: 'unknown', source: 'boot' });
       expect(answer.proof).toMatchObject({ by: 'reboot', bootId, invocation: placement.invocation });
       // A boot that this instance has never seen proves nothing.

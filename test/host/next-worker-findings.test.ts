@@ -46,7 +46,7 @@ describeOnPrivateHost('what the next worker process finds', () => {
     link.owners = () => owner;
     const next = await suite.worker([sleeper], { link });
     await next.host.reconciled();
-    await link.heardFrom('beside'); // whatever was found: the others are served
+    await link.heard(1); // whatever was found: the others are served
     await next.stop(other, beside);
     const found = next.host.findings.filter((finding) => finding.resource === resource);
     // Each is said once, with all that is known of it.
