@@ -119,6 +119,7 @@ describe('the public surface', () => {
       'HoldAgain',
       'InvalidRequest',
       'NotThisOwner',
+      'NothingStarted',
       'ProgramRefused',
       'StillRunning',
       'Unknown',
