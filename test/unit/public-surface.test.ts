@@ -123,6 +123,7 @@ describe('the public surface', () => {
       'HostFull',
       'InvalidRequest',
       'NotThisOwner',
+      'NothingStarted',
       'ProgramRefused',
       'StillRunning',
       'Unknown',
