@@ -27,6 +27,13 @@ export async function readPopulated(directory: string): Promise<CgroupReading> {
   return { kind: populated === '1' ? 'populated' : 'empty' };
 }
 
+/** Whether a cgroup is frozen (kernel, cgroup-v2.rst, `cgroup.events`); undefined where that can't be read. */
+export async function readFrozen(directory: string): Promise<boolean | undefined> {
+  const text = await readFile(join(directory, 'cgroup.events'), 'utf8').catch(() => '');
+  const frozen = /^frozen ([01])$/m.exec(text)?.[1];
+  return frozen === undefined ? undefined : frozen === '1';
+}
+
 async function isGone(directory: string): Promise<boolean> {
   try {
     await stat(directory);

@@ -159,6 +159,8 @@ export class Tracker {
         try {
           await this.keeper.renew(held, held.lease.deadline);
           this.host.log.warn('the lease timer was gone; armed again', log);
+          if (held.hold && !held.stopping)
+            await this.keeper.tell(held, { kind: 'noticed', what: 'its lease timer was gone; armed again' });
           return;
         } catch (error) {
           this.host.log.error('the lease timer is gone and could not be armed', { ...log, error: messageOf(error) });
@@ -194,10 +196,14 @@ export class Tracker {
     try {
       if (hold && !held.stopping) {
         if (condition.kind === 'over')
-          await this.keeper.tell(held, { kind: 'ended', reason: held.endedFor ?? condition.text });
+          await this.keeper.tell(held, {
+            kind: 'ended',
+            reason: held.endedFor ?? (await this.reasonOf(held, condition)),
+          });
         else if (condition.kind === 'living' && hold.greet) await this.keeper.tell(held, { kind: 'holding' });
         else if (condition.kind === 'living' && condition.ready && !hold.ready && !held.launch.placement.control)
           await this.keeper.tell(held, { kind: 'ready' });
+        else if (condition.kind === 'living') await this.notice(held, condition.noticed);
       } else if (hold?.greet) await this.keeper.tell(held, { kind: 'holding' });
       else if (condition.kind === 'over') await this.watchForProof(held);
     } catch (error) {
@@ -205,6 +211,22 @@ export class Tracker {
       const log = { ...attributesOf(held), seen: condition.text, error: messageOf(error) };
       this.host.log.warn('could not act on what was seen', log);
     }
+  }
+
+  /** Tells the log and the owner what other hands have done to a living unit: once for each change of it. */
+  private async notice(held: Held, noticed: string): Promise<void> {
+    const former = held.noticed ?? '';
+    if (noticed === former) return;
+    held.noticed = noticed;
+    const what = noticed === '' ? `no longer: ${former}` : noticed;
+    this.host.log.warn('other hands', { ...attributesOf(held), what });
+    await this.keeper.tell(held, { kind: 'noticed', what });
+  }
+
+  /** Why it is over. Its lease can't have stopped it before its deadline, and what an owner has asked for is in the files. */
+  private async reasonOf(held: Held, { text, stopped }: Condition & { kind: 'over' }): Promise<string> {
+    if (!stopped || held.lease.deadline <= monotonicNow() || (await held.files.stopping.read())) return text;
+    return `${text}: stopped by other hands, or by the host’s shutdown`;
   }
 
   /** Proves what is being stopped, or what nobody holds any more, and lets go of it. */

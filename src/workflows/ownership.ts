@@ -81,6 +81,9 @@ export class HoldChannel {
         owner.setReady(true);
         owner.note(owner.data.placement?.control ? 'the server answers' : 'the process says it is ready');
         return false;
+      case 'noticed':
+        owner.note(event.what);
+        return false;
       case 'unavailable':
         owner.setReady(false);
         owner.note(`the server does not answer: ${event.reason}`);
