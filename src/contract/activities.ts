@@ -95,6 +95,8 @@ export type HoldEvent =
   | { readonly kind: 'unavailable'; readonly reason: string }
   /** The control server no longer takes this owner for its own: another epoch or credential is in force there. */
   | { readonly kind: 'refused'; readonly reason: string }
+  /** Other hands did something to it, in words; it goes on and is held on. An owner that does not know this holds again. */
+  | { readonly kind: 'noticed'; readonly what: string }
   /** The unit is over, its lease could not be armed, or other hands were on it: stop until proven. */
   | { readonly kind: 'ended'; readonly reason: string }
   /** It is over and was proven dead then. The owner asks for a proof of now: after a reset it may know of too little. */

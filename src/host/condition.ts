@@ -1,14 +1,28 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readFlags } from '../cgroup/cgroup';
 import type { Placement } from '../contract/facts';
 import type { UnitProperties } from '../systemd/port';
-import type { HostContext } from './context';
+import { prefixCgroup, type HostContext } from './context';
 import { messageOf } from './log';
 
 /** How a generation is, read from its unit at this moment. */
 export type Condition =
   /** It runs under the recorded invocation. */
-  | { readonly kind: 'living'; readonly ready: boolean; readonly text: string }
+  | {
+      readonly kind: 'living';
+      readonly ready: boolean;
+      readonly text: string;
+      /** What other hands have done to it while it goes on, in words; `''` for nothing that could be seen. */
+      readonly noticed: string;
+    }
   /** It is over, being ended, or no longer the one that was started: to be stopped until proven. */
-  | { readonly kind: 'over'; readonly text: string }
+  | {
+      readonly kind: 'over';
+      readonly text: string;
+      /** Its unit was stopped, which a process that ends by itself never causes: by its lease, or by other hands. */
+      readonly stopped?: boolean;
+    }
   | { readonly kind: 'unknown'; readonly text: string };
 
 /** Reads the unit and compares it with what was started. Never rejects: an error is a condition (G4). */
@@ -17,12 +31,13 @@ export async function readCondition(host: HostContext, placement: Placement): Pr
   try {
     // What nearly always is the case costs two short questions; all that is said of anything else, one long one.
     const state = placement.invocation && (await host.systemd.invocationState(placement.invocation));
-    if (state && isLiving(state)) return living(state);
+    if (state && isLiving(state)) return await living(host, placement, state);
     unit = await host.systemd.unitProperties(placement.unit, ['ActiveState', 'SubState', 'InvocationID', 'Result']);
   } catch (error) {
     return { kind: 'unknown', text: messageOf(error) };
   }
-  if (unit === undefined) return { kind: 'over', text: 'the unit is gone' };
+  // A unit that ends by itself stays loaded: `active (exited)` or failed.
+  if (unit === undefined) return { kind: 'over', text: 'the unit is gone', stopped: true };
   const text = stateText(unit);
   if (placement.invocation === '' && isLiving(unit)) {
     // Not written down: the worker that started it died, or its disk was full. Says nothing about other hands.
@@ -31,12 +46,31 @@ export async function readCondition(host: HostContext, placement: Placement): Pr
   if (unit.InvocationID !== placement.invocation) {
     return { kind: 'over', text: `${text}, restarted by other hands: invocation ${unit.InvocationID || 'none'}` };
   }
-  if (isLiving(unit)) return living(unit);
-  return { kind: 'over', text: `${text}, result ${unit.Result ?? '?'}` };
+  if (isLiving(unit)) return living(host, placement, unit);
+  // `active (exited)` is an end of its own; one that fails by itself has another result while it deactivates.
+  const stopped = (unit.ActiveState === 'deactivating' || unit.ActiveState === 'inactive') && unit.Result === 'success';
+  return { kind: 'over', text: `${text}, result ${unit.Result ?? '?'}`, stopped };
 }
 
-function living(unit: UnitProperties): Condition {
-  return { kind: 'living', ready: unit.ActiveState !== 'activating', text: stateText(unit) };
+async function living(host: HostContext, placement: Placement, unit: UnitProperties): Promise<Condition> {
+  const noticed = await readNoticed(host, placement, unit);
+  const text = noticed === '' ? stateText(unit) : `${stateText(unit)}, ${noticed}`;
+  return { kind: 'living', ready: unit.ActiveState !== 'activating', text, noticed };
+}
+
+/** What can be seen of other hands on a living unit: one read of its cgroup, and more only where that is odd. */
+async function readNoticed(host: HostContext, placement: Placement, unit: UnitProperties): Promise<string> {
+  const cgroup = join(prefixCgroup(host, placement.prefix), placement.slice, placement.unit);
+  // Frozen processes live, and so their lease goes on.
+  const { frozen, populated } = await readFlags(cgroup);
+  if (frozen) return 'frozen by other hands';
+  if (unit.SubState !== 'running' || populated !== false) return '';
+  // Empty for a moment when its last process ends. What systemd has not reaped keeps its pid, so that pid is no other's.
+  const main = await host.systemd.unitProperties(placement.unit, ['MainPID', 'InvocationID']).catch(() => undefined);
+  if (!main?.MainPID || main.InvocationID !== placement.invocation) return '';
+  const where = await readFile(join(host.root, 'proc', String(main.MainPID), 'cgroup'), 'utf8').catch(() => '');
+  const path = /^0::(.*)$/m.exec(where)?.[1];
+  return path && !path.includes(`/${placement.unit}`) ? 'its main process was moved out of its cgroup' : '';
 }
 
 function stateText({ ActiveState, SubState }: UnitProperties): string {

@@ -35,6 +35,8 @@ export interface Held {
   launchUnwritten?: boolean;
   /** Why this host ended it; said with its end. */
   endedFor?: string;
+  /** What its owner and the log were last told of other hands; see `condition.ts`. */
+  noticed?: string;
   /** Of a control server: the period that it reported with its last renewal, in ms. */
   serverLeaseMs?: number;
   /** µs of CLOCK_MONOTONIC at which that renewal was asked for. */

@@ -236,6 +236,8 @@ export class Tracker {
         try {
           await this.keeper.renew(held, held.lease.deadline);
           this.host.log.warn('the lease timer was gone; armed again', log);
+          if (held.hold && !held.stopping)
+            await this.keeper.tell(held, { kind: 'noticed', what: 'its lease timer was gone; armed again' });
           return;
         } catch (error) {
           this.host.log.error('the lease timer is gone and could not be armed', { ...log, error: messageOf(error) });
@@ -277,11 +279,14 @@ export class Tracker {
     try {
       if (hold && !held.stopping) {
         if (condition.kind === 'over')
-          await this.keeper.tell(held, { kind: 'ended', reason: held.endedFor ?? condition.text });
+          await this.keeper.tell(held, {
+            kind: 'ended',
+            reason: held.endedFor ?? (await this.reasonOf(held, condition)),
+          });
         else if (condition.kind === 'living' && hold.greet) await this.keeper.tell(held, { kind: 'holding' });
         else if (condition.kind === 'living' && condition.ready && !hold.ready && !held.launch.placement.control)
           await this.keeper.tell(held, { kind: 'ready' });
-        else if (condition.kind === 'living') await this.tellProgram(held, hold);
+        else if (condition.kind === 'living') await this.tellNews(held, hold, condition.noticed);
       } else if (hold?.greet) await this.keeper.tell(held, { kind: 'holding' });
       else if (condition.kind === 'over') await this.watchForProof(held);
     } catch (error) {
@@ -291,10 +296,24 @@ export class Tracker {
     }
   }
 
-  /** Tells an owner that does not know it yet what temporal.yaml says of its program now. */
-  private async tellProgram(held: Held, { programState }: HoldRecord): Promise<void> {
+  /** Tells an owner what it does not know yet of a process that goes on: its program in temporal.yaml, or other hands on it. */
+  private async tellNews(held: Held, hold: HoldRecord, noticed: string): Promise<void> {
     const state = this.host.programs.stateOf(held.launch);
-    if (programState !== undefined && programState !== state) await this.keeper.tell(held, { kind: 'program', state });
+    if (hold.programState !== undefined && hold.programState !== state)
+      return this.keeper.tell(held, { kind: 'program', state });
+    const former = held.noticed ?? '';
+    if (noticed === former) return;
+    const what = noticed === '' ? `no longer: ${former}` : noticed;
+    if (this.sparse.due(`${held.launch.placement.unit} ${what}`))
+      this.host.log.warn('other hands', { ...attributesOf(held), what });
+    await this.keeper.tell(held, { kind: 'noticed', what });
+    if (held.hold !== hold) held.noticed = noticed; // else it was not heard, and is told again
+  }
+
+  /** Why it is over. Its lease can't have stopped it before its deadline, and what an owner has asked for is in the files. */
+  private async reasonOf(held: Held, { text, stopped }: Condition & { kind: 'over' }): Promise<string> {
+    if (!stopped || held.lease.deadline <= monotonicNow() || (await held.files.stopping.read())) return text;
+    return `${text}: stopped by other hands, or by the host’s shutdown`;
   }
 
   /** Proves what is being stopped, or what nobody holds any more, and lets go of it. */

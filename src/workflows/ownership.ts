@@ -87,6 +87,9 @@ export class HoldChannel {
         owner.data.programState = event.state;
         owner.note(programText(owner.input.program, event.state));
         return false;
+      case 'noticed':
+        owner.note(event.what);
+        return false;
       case 'unavailable':
         owner.setReady(false);
         owner.note(`the server does not answer: ${event.reason}`);
