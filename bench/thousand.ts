@@ -1,8 +1,10 @@
+import { readFile } from 'node:fs/promises';
 import type { OwnerHandle, OwnershipClient } from '../src/client';
 import { unitPattern } from '../src/contract/names';
 import { connectSystemd } from '../src/systemd/dbus-systemd';
 import type { SystemdPort } from '../src/systemd/port';
 import type { TestHost } from '../test/support/test-host';
+import type { NextWorker } from './next-worker';
 import { Samples } from './samples';
 
 /** What a thousand resources on one host cost. */
@@ -16,6 +18,9 @@ export interface Thousand {
   readonly heldCpu: number;
   /** Renewed leases a second, while all are held. */
   readonly renewals: number;
+  /** CPU that renewing each of them once takes, in s: of the worker, and of the host's PID 1 where it is one of ours. */
+  readonly roundCpu: { readonly worker: number; readonly manager?: number };
+  readonly nextWorker: NextWorker;
   /** How often systemd was gone from its bus, or came back to it. */
   readonly managerChanges: number;
   readonly rssMb: number;
@@ -34,6 +39,7 @@ export interface ThousandOptions {
   readonly concurrency: number;
   readonly historyLength: (resource: string) => Promise<number>;
   readonly renewals: () => number;
+  readonly nextWorker: () => Promise<NextWorker>;
   readonly testHost: TestHost;
 }
 
@@ -76,14 +82,23 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
   const historyOne = await options.historyLength(names[0]!);
   const renewalsBefore = options.renewals();
   const cpuBefore = process.cpuUsage();
+  const managerBefore = await managerCpu(options.testHost);
   const heldFrom = performance.now();
   await new Promise((resolve) => setTimeout(resolve, options.holdMs));
   const cpu = process.cpuUsage(cpuBefore);
   const heldCpu = (cpu.user + cpu.system) / 1000 / (performance.now() - heldFrom);
   const renewals = (options.renewals() - renewalsBefore) / ((performance.now() - heldFrom) / 1000);
+  const managerAfter = await managerCpu(options.testHost);
+  const rounds = (options.renewals() - renewalsBefore) / count;
+  const roundCpu = {
+    worker: (cpu.user + cpu.system) / 1e6 / rounds,
+    ...(managerBefore !== undefined &&
+      managerAfter !== undefined && { manager: (managerAfter - managerBefore) / rounds }),
+  };
   const rssMb = process.memoryUsage.rss() / 1e6;
   const historyTen = await options.historyLength(names[0]!);
 
+  const nextWorker = await options.nextWorker();
   const stopFrom = performance.now();
   const stopping = all([...handles], concurrency, async ([resource, handle]) => {
     const result = await handle
@@ -102,10 +117,20 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
     stopAmidStops,
     heldCpu,
     renewals,
+    roundCpu,
+    nextWorker,
     rssMb,
     historyAfter: [historyOne, historyTen],
     lost,
   };
+}
+
+/** CPU that a private host's PID 1 has used, in s (proc(5), in ticks of 1/100 s); undefined for a manager that is not ours. */
+async function managerCpu(testHost: TestHost & { readonly pid?: number }): Promise<number | undefined> {
+  if (testHost.pid === undefined) return undefined;
+  // The command's name, in parentheses, may hold anything; user and system time are fields 14 and 15 of the line.
+  const fields = (await readFile(`/proc/${testHost.pid}/stat`, 'utf8')).split(') ').at(-1)!.split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
 async function ownReady(client: OwnershipClient, host: string, resource: string): Promise<OwnerHandle> {
