@@ -105,16 +105,16 @@ export const mutations = [
   {
     name: 'starter: the floor goes up after the open files went',
     file: 'src/host/generation-files.ts',
-    find: `    await this.raise(generation);
-    for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();`,
-    replace: `    for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();
-    await this.raise(generation);`,
+    find: `      await this.raise(generation);
+      for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();`,
+    replace: `      for (const g of await this.generations()) if (g <= generation) await this.generation(g).close();
+      await this.raise(generation);`,
     tests: ['test/unit/host-generation-files'],
   },
   {
     name: 'starter: the floor is what was written last',
     file: 'src/host/generation-files.ts',
-    find: '    if (generation <= (lower.at(-1) ?? 0)) return;\n',
+    find: '    if (generation <= (former ?? 0)) return;\n',
     replace: '',
     tests: ['test/unit/host-parts'],
     only: 'raise the floor only',
@@ -191,12 +191,26 @@ export const mutations = [
   inControl(
     'control: systemd’s lease is renewed whatever the server says',
     'src/host/keeper.ts',
-    'if (held.launch.placement.control && !held.stopping && !(await this.renewServer(held, hold))) return false;',
-    'if (held.launch.placement.control && !held.stopping) await this.renewServer(held, hold);',
+    'if (!(await this.renewServer(held, hold))) return false;',
+    'await this.renewServer(held, hold);',
     ['test/host/control-lease'],
     'hangs',
   ),
 
+  {
+    name: 'abandoned: no answer of Temporal counts as no owner',
+    file: 'src/host/abandoned.ts',
+    find: "if ((await this.standing(held)) !== 'gone' || held.over || held.hold) return;",
+    replace: "if (['open', 'completed'].includes(await this.standing(held)) || held.over || held.hold) return;",
+    tests: ['test/host/abandoned'],
+  },
+  {
+    name: 'abandoned: what was released is stopped',
+    file: 'src/host/abandoned.ts',
+    find: "if ((await this.standing(held)) !== 'gone' || held.over || held.hold) return;",
+    replace: "if (!['gone', 'completed'].includes(await this.standing(held)) || held.over || held.hold) return;",
+    tests: ['test/host/abandoned'],
+  },
   inOwner(
     'owner: still running is a proof',
     'stop-until-proven',
@@ -232,8 +246,8 @@ export const mutations = [
   inOwner(
     'owner: an unknown start is forgotten',
     'startup',
-    '  data.unresolved = true;\n  data.setbacks++;',
-    '  data.setbacks++;',
+    '  data.unresolved = true;\n  data.plan = undefined;',
+    '  data.plan = undefined;',
   ),
 ];
 
