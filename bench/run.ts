@@ -9,7 +9,6 @@ import { configOf, hostIdOf } from '../test/support/running-worker';
 import { OwnershipClient } from '../src/client';
 import { benchServer, ControlServers } from './control-servers';
 import { measureLimits, type Limits } from './limits';
-import { measureNextWorker } from './next-worker';
 import { Owned } from './owned';
 import { figureOf, holds, Samples, tableOf, type Figure } from './samples';
 import { measureThousand, type Thousand } from './thousand';
@@ -105,8 +104,6 @@ async function measure(
             historyLength,
             testHost,
             renewals: () => renewals,
-            nextWorker: () =>
-              measureNextWorker(config, server.nativeConnection, server.namespace, testHost.root, count),
           })
         : undefined;
     return [
@@ -167,14 +164,6 @@ function thousandFigures(thousand: Thousand, { stop }: Owned, resyncs: Samples, 
     ...(thousand.roundCpu.manager === undefined
       ? []
       : [{ name: `one round of ${count} renewals: CPU of PID 1`, value: thousand.roundCpu.manager, unit: 's' }]),
-    { name: `a new worker: begun to first poll, with ${count} held`, value: thousand.nextWorker.openMs, unit: 'ms' },
-    {
-      name: 'a new worker: not held again by its first poll',
-      value: count - Math.min(count, thousand.nextWorker.held),
-      unit: '',
-      bound: { limit: 0, because: 'none' },
-    },
-    { name: 'a new worker: first poll to all renewed', value: thousand.nextWorker.renewedMs / 1000, unit: 's' },
     figureOf(resyncs, { limit: 60, because: 'one list of all units' }),
     {
       name: 'PID 1 left its bus, or came back to it',

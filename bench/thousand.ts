@@ -4,7 +4,6 @@ import { unitPattern } from '../src/contract/names';
 import { connectSystemd } from '../src/systemd/dbus-systemd';
 import type { SystemdPort } from '../src/systemd/port';
 import type { TestHost } from '../test/support/test-host';
-import type { NextWorker } from './next-worker';
 import { Samples } from './samples';
 
 /** What a thousand resources on one host cost. */
@@ -20,7 +19,7 @@ export interface Thousand {
   readonly renewals: number;
   /** CPU that renewing each of them once takes, in s: of the worker, and of the host's PID 1 where it is one of ours. */
   readonly roundCpu: { readonly worker: number; readonly manager?: number };
-  readonly nextWorker: NextWorker;
+
   /** How often systemd was gone from its bus, or came back to it. */
   readonly managerChanges: number;
   readonly rssMb: number;
@@ -39,7 +38,6 @@ export interface ThousandOptions {
   readonly concurrency: number;
   readonly historyLength: (resource: string) => Promise<number>;
   readonly renewals: () => number;
-  readonly nextWorker: () => Promise<NextWorker>;
   readonly testHost: TestHost;
 }
 
@@ -98,7 +96,6 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
   const rssMb = process.memoryUsage.rss() / 1e6;
   const historyTen = await options.historyLength(names[0]!);
 
-  const nextWorker = await options.nextWorker();
   const stopFrom = performance.now();
   const stopping = all([...handles], concurrency, async ([resource, handle]) => {
     const result = await handle
@@ -118,7 +115,6 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
     heldCpu,
     renewals,
     roundCpu,
-    nextWorker,
     rssMb,
     historyAfter: [historyOne, historyTen],
     lost,
