@@ -1,10 +1,11 @@
-import { mkdir, readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { Listen } from '../config/config';
 import { expand } from '../config/expand';
 import type { Endpoint } from '../contract/endpoint';
 import { escapeResource } from '../contract/names';
+import { entriesIfThere, makeDirectory } from './files';
 
 /** No port of a program's range is free. */
 export class NoPortError extends Error {
@@ -43,7 +44,7 @@ export class Ports {
 
   /** Allocates the first free port of a range. Rejects with {@link NoPortError} where there is none. */
   async allocate(holder: PortHolder, host: string, [first, last]: readonly [number, number]): Promise<number> {
-    await mkdir(this.directory, { recursive: true, mode: 0o711 });
+    await makeDirectory(this.directory, 0o711);
     const mine = join(this.directoryOf(nameOf(holder)), 'port');
     await mkdir(mine);
     try {
@@ -76,7 +77,7 @@ export class Ports {
 
   /** Removes what is left of those that have this port no more; returns whether nobody has it. */
   private async clear(port: number): Promise<boolean> {
-    for (const name of (await entriesOf(join(this.directory, String(port)))) ?? []) {
+    for (const name of (await entriesIfThere(join(this.directory, String(port)))) ?? []) {
       if (await this.lives(name)) return false;
       await this.remove(port, name);
     }
@@ -85,7 +86,7 @@ export class Ports {
 
   private async lives(name: string): Promise<boolean> {
     if (name.split('.').length !== 3) return true; // not of this project: whoever made it may mean it
-    const entries = await entriesOf(this.directoryOf(name));
+    const entries = await entriesIfThere(this.directoryOf(name));
     return entries !== undefined && !entries.includes('end.json');
   }
 
@@ -130,16 +131,6 @@ export function endpointEnvironment(endpoint: Endpoint): Readonly<Record<string,
 
 function nameOf({ prefix, resource, generation }: PortHolder): string {
   return `${prefix}.${escapeResource(resource)}.g${generation}`;
-}
-
-/** Undefined where there is no such directory. */
-async function entriesOf(directory: string): Promise<readonly string[] | undefined> {
-  try {
-    return await readdir(directory);
-  } catch (error) {
-    if (isCode(error, 'ENOENT')) return undefined;
-    throw error;
-  }
 }
 
 function isCode(error: unknown, ...codes: readonly string[]): boolean {

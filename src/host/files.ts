@@ -1,5 +1,5 @@
 import { constants, type Stats } from 'node:fs';
-import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { link, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
@@ -71,6 +71,16 @@ async function replaceFile(path: string, content: string, { mode, sync, once }: 
     } else await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** The names in a directory; undefined where there is no such directory. */
+export async function entriesIfThere(path: string): Promise<readonly string[] | undefined> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
 }

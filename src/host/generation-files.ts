@@ -1,9 +1,9 @@
-import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { escapeResource, generationUnit, unescapeResource } from '../contract/names';
 import type { OwnerIdentity } from '../contract/activities';
 import type { ExitReport, Placement, ProgramState, Proof } from '../contract/facts';
-import { isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
+import { entriesIfThere, isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
 import { messageOf } from './log';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
@@ -91,7 +91,7 @@ export class ResourceFiles {
 
   /** The resources that have a directory. */
   static async list(root: string, runDirectory: string, prefix: string): Promise<readonly string[]> {
-    const entries = await readdirIfThere(join(root, runDirectory, prefix));
+    const entries = await namesIn(join(root, runDirectory, prefix));
     return entries.filter((name) => /^([A-Za-z0-9]|_[0-9a-f]{2})+$/.test(name)).map(unescapeResource);
   }
 
@@ -111,7 +111,7 @@ export class ResourceFiles {
 
   /** The generations that have a directory, lowest first. */
   async generations(): Promise<readonly number[]> {
-    const entries = await readdirIfThere(this.outside);
+    const entries = await namesIn(this.outside);
     return entries
       .flatMap((name) => (/^g[1-9][0-9]*$/.test(name) ? [Number(name.slice(1))] : []))
       .sort((a, b) => a - b);
@@ -187,7 +187,7 @@ export class ResourceFiles {
 
   /** Lowest first. */
   private async floors(): Promise<readonly number[]> {
-    const names = await readdirIfThere(this.floorDirectory);
+    const names = await namesIn(this.floorDirectory);
     const strange = names.find((name) => !/^[1-9][0-9]*$/.test(name) || !Number.isSafeInteger(Number(name)));
     if (strange !== undefined) {
       throw new Error(`${join(this.inside, 'floor')} holds ${JSON.stringify(strange.slice(0, 40))}, not a generation`);
@@ -238,7 +238,7 @@ export class GenerationFiles {
 
   /** The names that are in its directory; none where there is no directory. */
   names(): Promise<readonly string[]> {
-    return readdirIfThere(this.outside);
+    return namesIn(this.outside);
   }
 
   /** Exists while systemd may execute this generation: the unit asserts it. Absence means no, so a reboot is safe. */
@@ -391,11 +391,6 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-async function readdirIfThere(path: string): Promise<readonly string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
+async function namesIn(path: string): Promise<readonly string[]> {
+  return (await entriesIfThere(path)) ?? [];
 }
