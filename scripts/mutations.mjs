@@ -65,6 +65,22 @@ export const mutations = [
     'const deadline = monotonicNow() + held',
     'before the heartbeat was sent',
   ),
+  {
+    name: 'renewals: a number that another worker process used is a failure',
+    file: 'src/host/renewals.ts',
+    find: "error.kind !== 'unit-exists' || before.length > 0",
+    replace: 'true',
+    tests: ['test/host/hard-hold.test'],
+    only: 'two worker processes in turn',
+  },
+  {
+    name: 'renewals: the timers of earlier renewals stay',
+    file: 'src/host/renewals.ts',
+    find: 'for (const former of others) await stopLeaseUnit(this.host, leaseUnits(placement.unit, former).timer);',
+    replace: '',
+    tests: ['test/host/hard-hold.test'],
+    only: 'two worker processes in turn',
+  },
 
   inStarter(
     'starter: closes after it looked',

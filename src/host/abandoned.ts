@@ -1,6 +1,6 @@
 import type { HostContext } from './context';
 import type { Findings } from './findings';
-import { attributesOf, type Held } from './keeper';
+import { attributesOf, type Held } from './held';
 import { Sparse } from './log';
 import type { LeftBehind, OwnerLink, OwnerStanding } from './owner-link';
 

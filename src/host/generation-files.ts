@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { escapeResource, generationUnit, unescapeResource } from '../contract/names';
 import type { OwnerIdentity } from '../contract/activities';
 import type { ExitReport, Placement, ProgramState, Proof } from '../contract/facts';
-import { entriesIfThere, isUnwritable, makeDirectory, readIfThere, writeFileWhole } from './files';
-import { messageOf } from './log';
+import { entriesIfThere, isUnwritable, makeDirectory, writeFileWhole } from './files';
+import { isObject, JsonRecord, RecordError } from './records';
 
 /** What was started, written before the start and completed after it. Names of the environment, never its values. */
 export interface LaunchRecord {
@@ -305,56 +305,6 @@ export class GenerationFiles {
   }
 }
 
-/** Why a record can't be used. */
-export type RecordFlaw = 'malformed' | 'other-version' | 'other-subject';
-
-/** A record is there and says nothing that may be believed. Its other errors are those of the file system. */
-export class RecordError extends Error {
-  override readonly name = 'RecordError';
-
-  constructor(
-    readonly flaw: RecordFlaw,
-    message: string,
-    options?: { readonly cause?: unknown },
-  ) {
-    super(message, options);
-  }
-}
-
-/** One JSON file: an object. */
-export class JsonRecord<T extends object> {
-  /** `flawOf` says what is wrong with what was read; a text stands for `malformed`. */
-  constructor(
-    private readonly path: string,
-    private readonly flawOf: (record: Partial<T>) => string | RecordError | undefined = () => undefined,
-  ) {}
-
-  async write(value: T): Promise<void> {
-    await writeFileWhole(this.path, JSON.stringify(value));
-  }
-
-  /** Undefined where there is no file; rejects when it can't be read or understood. */
-  async read(): Promise<T | undefined> {
-    const text = await readIfThere(this.path).catch((cause: unknown) => {
-      throw new Error(`${this.path} can't be read: ${messageOf(cause)}`, { cause }); // whose own message has no path
-    });
-    if (text === undefined) return undefined;
-    let record: unknown;
-    try {
-      record = JSON.parse(text);
-    } catch (cause) {
-      throw new RecordError('malformed', `${this.path} is not JSON`, { cause });
-    }
-    const flaw = isObject(record) ? this.flawOf(record) : 'it is no object';
-    if (flaw === undefined) return record as T;
-    throw flaw instanceof RecordError ? flaw : new RecordError('malformed', `${this.path} can't be used: ${flaw}`);
-  }
-
-  async remove(): Promise<void> {
-    await rm(this.path, { recursive: true, force: true }); // somebody may have made a directory of it
-  }
-}
-
 function flawOfLaunch(
   { version, resource, owner, parameters, placement }: Partial<LaunchRecord>,
   expected: string,
@@ -385,10 +335,6 @@ function flawOfLease({ n, oldest, deadline }: Partial<LeaseRecord>): string | un
   return [n, oldest, deadline].every((value) => typeof value === 'number' && Number.isFinite(value) && value > 0)
     ? undefined
     : 'it has no number or no deadline';
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 async function namesIn(path: string): Promise<readonly string[]> {

@@ -29,7 +29,7 @@ import type { Finding } from './findings';
 import { readCondition } from './condition';
 import { ResourceFiles, type HoldRecord } from './generation-files';
 import { openInstance, type Instance } from './instance';
-import type { Held } from './keeper';
+import type { Held } from './held';
 import { bootBaseOf } from './lease';
 import { messageOf, type HostLog } from './log';
 import type { OwnerLink } from './owner-link';

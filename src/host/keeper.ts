@@ -1,15 +1,14 @@
 import { describeProcesses } from '../cgroup/processes';
 import type { HoldDetails, HoldEvent } from '../contract/activities';
-import { leaseUnits } from '../contract/names';
 import { readCondition, type Condition } from './condition';
 import { monotonicNow, resourceCgroup, type HostContext } from './context';
-import type { GenerationFiles, HoldRecord, JsonRecord, LaunchRecord, LeaseRecord } from './generation-files';
-import { armLease, deadlineOf, stopLeaseUnit } from './lease';
-import { messageOf, Sparse } from './log';
+import type { HoldRecord } from './generation-files';
+import { attributesOf, type Held } from './held';
+import { messageOf } from './log';
 import { renewalInterval } from '../control-server/protocol';
 import { record, renewServer } from './control-server';
 import type { HeartbeatAnswer, OwnerLink, OwnerStanding } from './owner-link';
-import { Turns } from './turns';
+import type { Renewals } from './renewals';
 
 /** After an unknown answer it is tried again soon, but a Temporal that is down is not hammered. */
 const RETRY_MS = { least: 300, most: 10_000 };
@@ -20,31 +19,6 @@ const EARLY_US = 50_000;
 /** A heartbeat without an answer for so long is not waited for any more. */
 const ANSWER_MS = 5_000;
 
-/** What the worker has of one generation. */
-export interface Held {
-  readonly files: GenerationFiles;
-  launch: LaunchRecord;
-  lease: LeaseRecord;
-  hold?: HoldRecord;
-  /** The owner wants it stopped: only its proof is an event now. */
-  stopping: boolean;
-  /** It is proven dead: nothing is armed or written for it any more. */
-  over?: boolean;
-  /** Its hold is in this worker's memory alone: it could not be written yet. So with the launch record. */
-  holdUnwritten?: boolean;
-  launchUnwritten?: boolean;
-  /** Why this host ended it; said with its end. */
-  endedFor?: string;
-  /** What its owner and the log were last told of other hands; see `condition.ts`. */
-  noticed?: string;
-  /** Of a control server: the period that it reported with its last renewal, in ms. */
-  serverLeaseMs?: number;
-  /** µs of CLOCK_MONOTONIC at which that renewal was asked for. */
-  serverRenewedAt?: number;
-  /** It answered when it was last asked, and may have told its owner so beside the hold. */
-  serverAnswers?: boolean;
-}
-
 /**
  * Keeps the leases of the generations whose owners hold them (G7): every third of a lease it looks at the unit, asks
  * the owner by a heartbeat that is answered, and on an answer renews the lease up to *the moment before it asked* + lease.
@@ -52,15 +26,14 @@ export interface Held {
 export class LeaseKeeper {
   private readonly timers = new Map<Held, NodeJS.Timeout>();
   private readonly telling = new Set<HoldRecord>();
-  private readonly renewals = new Turns();
   /** Those whose last renewal came to nothing although the owner had answered: the manager gave no answer. */
   private readonly late = new Set<Held>();
-  private readonly sparse = new Sparse(60_000);
   private closed = false;
 
   constructor(
     private readonly host: HostContext,
     private readonly link: OwnerLink,
+    private readonly renewals: Renewals,
     /** Told what a beat saw of a generation. */
     private readonly onSeen: (held: Held, condition: Condition) => void,
     /** Told that the owner of a generation no longer knows its hold. */
@@ -71,7 +44,7 @@ export class LeaseKeeper {
   async take(held: Held, hold: HoldRecord): Promise<void> {
     if (held.hold && held.hold.scheduledAt > hold.scheduledAt) return;
     held.hold = hold;
-    await this.writeHold(held);
+    await this.renewals.writeHold(held);
     const left = held.lease.deadline - monotonicNow();
     const third = this.third(held);
     const isMissed = held.launch.placement.control && !hold.ready; // it does not answer: asked again sooner
@@ -111,82 +84,6 @@ export class LeaseKeeper {
     }
   }
 
-  /**
-   * Arms the next lease pair and stops the former ones, so there is no moment without one. Rejects where that is not
-   * certain; then the former lease holds, and the next renewal stops what this one may have left behind. Which ones those
-   * are is what systemd says, and not the record: that may be older than the last renewal, where it could not be written.
-   * Does nothing for what is over: a beat may have seen it alive, and have had its answer since.
-   */
-  renew(held: Held, deadline: number): Promise<void> {
-    const { placement } = held.launch;
-    return this.renewals.take(placement.unit, async () => {
-      if (held.over) return;
-      const until = Math.max(deadline, held.lease.deadline); // one that waited for another renewal takes nothing of it away
-      let others: readonly number[] = [];
-      let n: number;
-      do {
-        n = await this.takeNumber(held, others);
-        others = await armLease(this.host, placement, n, until);
-        // Above this one: the record was of an earlier renewal, and that one would end the unit.
-      } while (Math.max(...others) > n);
-      for (const former of others) await stopLeaseUnit(this.host, leaseUnits(placement.unit, former).timer);
-      held.lease = { n, oldest: n, deadline: until };
-      const written = await this.write(held, held.files.lease, held.lease);
-      if (written && held.holdUnwritten) await this.writeHold(held);
-      if (written && held.launchUnwritten)
-        held.launchUnwritten = !(await this.write(held, held.files.launch, held.launch));
-      this.host.log.debug('renewed', { ...attributesOf(held), lease: n });
-    });
-  }
-
-  /**
-   * The next lease number, which was never used. It is written down first; where it can't be, or the record is known to be
-   * old, it is taken from the clock, in ms since the boot: there are less renewals than that, so the number is above every
-   * one that any worker of this boot has ever used, whether that was written down or not.
-   */
-  private async takeNumber(held: Held, others: readonly number[]): Promise<number> {
-    const next = Math.max(held.lease.n, ...others) + 1;
-    const byClock = Math.max(next, Math.ceil(monotonicNow() / 1000));
-    const n = others.length === 0 ? next : byClock;
-    held.lease = { ...held.lease, n };
-    if (await this.write(held, held.files.lease, held.lease)) return n;
-    held.lease = { ...held.lease, n: byClock };
-    return byClock;
-  }
-
-  /**
-   * Corrects the lease of a generation by what systemd has: the record is older where the former worker process could not
-   * write. `numbers` are those of the timers that wait.
-   */
-  correct(held: Held, numbers: readonly number[]): Promise<void> {
-    const { unit } = held.launch.placement;
-    const n = Math.max(0, ...numbers);
-    return this.renewals.take(unit, async () => {
-      if (n <= held.lease.n) return;
-      const deadline = (await deadlineOf(this.host, unit, n)) ?? 0;
-      held.lease = { ...held.lease, n, deadline: Math.max(held.lease.deadline, deadline) };
-    });
-  }
-
-  private async writeHold(held: Held): Promise<void> {
-    if (held.hold) held.holdUnwritten = !(await this.write(held, held.files.hold, held.hold));
-  }
-
-  /**
-   * Writes what this worker also knows by itself; returns whether it could. A disk that is full or read-only ends nothing: it
-   * is written with the next renewal, and until then only this process knows it.
-   */
-  private async write<T extends object>(held: Held, record: JsonRecord<T>, value: T): Promise<boolean> {
-    try {
-      await record.write(value);
-      return true;
-    } catch (error) {
-      const log = { ...attributesOf(held), error: messageOf(error) };
-      if (this.sparse.due(held.launch.placement.unit)) this.host.log.warn('not written, going on from memory', log);
-      return false;
-    }
-  }
-
   /** The manager answers again (a new connection, daemon-reexec): what it gave no answer for is tried again at once. */
   managerIsBack(): void {
     for (const held of this.late) this.schedule(held, 0);
@@ -199,7 +96,7 @@ export class LeaseKeeper {
   async end(held: Held): Promise<void> {
     held.over = true;
     this.forget(held);
-    await this.renewals.take(held.launch.placement.unit, async () => undefined);
+    await this.renewals.inTurn(held, async () => undefined);
   }
 
   private forget(held: Held): void {
@@ -285,7 +182,7 @@ export class LeaseKeeper {
     const deadline = asked + held.launch.placement.leaseMs * 1000;
     if (deadline <= held.lease.deadline) return true; // an answer to an earlier question never shortens a lease
     try {
-      await this.renew(held, deadline);
+      await this.renewals.renew(held, deadline);
       return true;
     } catch (error) {
       this.host.log.warn('lease not renewed', { ...attributesOf(held), error: messageOf(error) });
@@ -317,9 +214,9 @@ export class LeaseKeeper {
     return false;
   }
 
-  /** In turn with what lets go of the generation, as {@link renew}. */
+  /** In turn with what lets go of the generation, as a renewal of its lease. */
   private record(held: Held, renewal: Parameters<typeof record>[3]): Promise<void> {
-    return this.renewals.take(held.launch.placement.unit, async () => {
+    return this.renewals.inTurn(held, async () => {
       if (!held.over) await record(this.host, held.files, held.launch, renewal);
     });
   }
@@ -372,9 +269,4 @@ export class LeaseKeeper {
   private retry(held: Held): number {
     return Math.min(RETRY_MS.most, Math.max(RETRY_MS.least, this.third(held) / 4));
   }
-}
-
-/** What the log says of every line about a generation. */
-export function attributesOf(held: Held): { readonly resource: string; readonly generation: number } {
-  return { resource: held.launch.resource, generation: held.launch.placement.generation };
 }

@@ -3,7 +3,7 @@ import { parseUnit, unitPattern } from '../contract/names';
 import type { UnitListing } from '../systemd/port';
 import { isLiving, needsLease } from './condition';
 import { prefixCgroup, type HostContext } from './context';
-import type { Held } from './keeper';
+import type { Held } from './held';
 import { messageOf, Sparse } from './log';
 
 export interface ObserverOptions {

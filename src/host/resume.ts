@@ -3,11 +3,12 @@ import { generationUnit, parseUnit, unitPattern } from '../contract/names';
 import type { UnitListing } from '../systemd/port';
 import { filesOf, type HostContext } from './context';
 import type { FindingKind } from './findings';
-import { RecordError, ResourceFiles, type GenerationFiles } from './generation-files';
-import type { Held } from './keeper';
+import { ResourceFiles, type GenerationFiles } from './generation-files';
+import type { Held } from './held';
 import { leaseNumbers } from './lease';
 import { messageOf } from './log';
 import type { OwnerLink } from './owner-link';
+import { RecordError } from './records';
 import type { Tracker } from './tracker';
 import { forEachOf } from './turns';
 import { isOwn } from './unit';
@@ -74,7 +75,7 @@ export async function resume(
   for (const held of going) {
     const { resource, placement } = held.launch;
     const { unit, generation } = placement;
-    if (loaded.has(unit)) await tracker.keeper.correct(held, leases.get(unit) ?? []);
+    if (loaded.has(unit)) await tracker.renewals.correct(held, leases.get(unit) ?? []);
     else if (tracker.isTracked(held))
       // else it is proven already
       tracker.findings.add({ kind: 'files-without-unit', resource, generation, found: `${unit} is not loaded` });

@@ -7,11 +7,13 @@ import { isLiving, needsLease, readCondition, type Condition } from './condition
 import { monotonicNow, type HostContext } from './context';
 import { Findings } from './findings';
 import type { EndRecord, GenerationFiles, HoldRecord, LaunchRecord } from './generation-files';
-import { attributesOf, LeaseKeeper, type Held } from './keeper';
+import { attributesOf, type Held } from './held';
+import { LeaseKeeper } from './keeper';
 import { isArmed } from './lease';
 import { messageOf, Sparse } from './log';
 import { Observer } from './observer';
 import type { OwnerLink } from './owner-link';
+import { Renewals } from './renewals';
 import { closeGenerations, tryProve, type StopSubject } from './stopper';
 import { Turns, Wakers, within } from './turns';
 import { isOwn } from './unit';
@@ -32,6 +34,7 @@ export class Tracker {
   /** Woken, by resource, whenever something may have changed. */
   readonly wakers = new Wakers();
   readonly keeper: LeaseKeeper;
+  readonly renewals: Renewals;
   /** What does not fit together on this host. */
   readonly findings: Findings;
   private readonly observer: Observer;
@@ -52,9 +55,11 @@ export class Tracker {
   ) {
     this.findings = new Findings(host.log);
     this.abandoned = new Abandoned(host, link, this.findings, 2 * resyncMs);
+    this.renewals = new Renewals(host);
     this.keeper = new LeaseKeeper(
       host,
       link,
+      this.renewals,
       (held, condition) => void this.react(held, condition),
       (held) => this.abandoned.standing(held),
     );
@@ -234,7 +239,7 @@ export class Tracker {
       if (await isArmed(this.host, placement.unit, held.lease)) return;
       for (let attempt = 1; attempt <= 2 && held.lease.deadline > monotonicNow(); attempt++) {
         try {
-          await this.keeper.renew(held, held.lease.deadline);
+          await this.renewals.renew(held, held.lease.deadline);
           this.host.log.warn('the lease timer was gone; armed again', log);
           if (held.hold && !held.stopping)
             await this.keeper.tell(held, { kind: 'noticed', what: 'its lease timer was gone; armed again' });

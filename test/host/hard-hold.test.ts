@@ -3,7 +3,8 @@ import { readPopulated } from '../../src/cgroup/cgroup';
 import type { Placement } from '../../src/contract/facts';
 import { leaseUnits } from '../../src/contract/names';
 import { monotonicNow } from '../../src/host/context';
-import { LeaseKeeper, type Held } from '../../src/host/keeper';
+import type { Held } from '../../src/host/held';
+import { Renewals } from '../../src/host/renewals';
 import { describeOnPrivateHost, eventually, HostSuite, type SuiteHost } from '../support/host-suite';
 import { holdInput, program, script } from '../support/owned-host';
 
@@ -63,29 +64,51 @@ describeOnPrivateHost('a hold in hard times', () => {
   it.each([
     [
       'at the same time',
-      (keeper: LeaseKeeper, held: Held, all: number[]) =>
-        Promise.all(all.map((deadline) => keeper.renew(held, deadline))),
+      (renewals: Renewals, held: Held, all: number[]) =>
+        Promise.all(all.map((deadline) => renewals.renew(held, deadline))),
     ],
     [
       'at the same time, the newest first',
-      (keeper: LeaseKeeper, held: Held, all: number[]) =>
-        Promise.all([...all].reverse().map((deadline) => keeper.renew(held, deadline))),
+      (renewals: Renewals, held: Held, all: number[]) =>
+        Promise.all([...all].reverse().map((deadline) => renewals.renew(held, deadline))),
     ],
     [
       'one right after the other',
-      async (keeper: LeaseKeeper, held: Held, all: number[]) => {
-        for (const deadline of all) await keeper.renew(held, deadline);
+      async (renewals: Renewals, held: Held, all: number[]) => {
+        for (const deadline of all) await renewals.renew(held, deadline);
       },
     ],
   ])('renewed five times %s has one timer left, and that waits for the newest deadline (G7)', async (_how, renew) => {
     const worker = await suite.worker([{ ...sleeper, leaseMs: 60_000 }]);
     const resource = suite.resource();
     const placement = await worker.start(resource, 'sleeper');
-    const keeper = new LeaseKeeper(worker.host.context, worker.link, () => undefined);
+    const renewals = new Renewals(worker.host.context);
     const held = await heldOf(resource, placement);
     const all = [1, 2, 3, 4, 5].map((seconds) => monotonicNow() + (60 + seconds) * 1_000_000); // the newest last
-    await renew(keeper, held, all);
+    await renew(renewals, held, all);
     await left(worker, resource, placement, all.at(-1)!);
+  });
+
+  it('renewed by two worker processes in turn, each of which knows its own renewals alone, never has two timers or none (G5, G7)', async () => {
+    const worker = await suite.worker([{ ...sleeper, leaseMs: 60_000 }]);
+    const resource = suite.resource();
+    const placement = await worker.start(resource, 'sleeper');
+    const workers = await Promise.all(
+      [1, 2].map(async () => ({
+        renewals: new Renewals(worker.host.context),
+        held: await heldOf(resource, placement),
+      })),
+    );
+    let deadline = monotonicNow() + 61_000_000;
+    for (let round = 1; round <= 3; round++) {
+      for (const { renewals, held } of workers) {
+        deadline += 1_000_000;
+        await renewals.renew(held, deadline);
+        const { n } = (await suite.filesOf(resource).generation(placement.generation).lease.read())!;
+        expect(await suite.timers(placement)).toEqual([leaseUnits(placement.unit, n).timer]);
+      }
+    }
+    await left(worker, resource, placement, deadline);
   });
 
   /** One timer waits for the newest deadline, the files say so, the process lives, and nothing else is loaded. */

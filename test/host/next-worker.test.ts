@@ -2,7 +2,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { HoldEvent } from '../../src/contract/activities';
 import { SystemdError } from '../../src/systemd/port';
-import { describeOnPrivateHost, eventually, HostSuite } from '../support/host-suite';
+import { describeOnPrivateHost, eventually, HostSuite, type SuiteHost } from '../support/host-suite';
 import { holdInput, placementOf, script, startInput } from '../support/owned-host';
 
 const sleeper = script('sleeper', 'exec sleep 9999', { leaseMs: 3000 });
@@ -164,6 +164,24 @@ describeOnPrivateHost('holds, and the next worker process', () => {
     expect(await one.unit(placement.unit, 'InvocationID')).toEqual({ InvocationID: placement.invocation });
     expect([...one.link.events, ...two.link.events]).toEqual([]);
     await one.stop(resource, placement);
+  });
+
+  it('shares its holds with another worker process for a while, and nobody notices (G5, G7)', async () => {
+    const one = await suite.worker([sleeper]);
+    const resource = suite.resource();
+    const placement = await one.start(resource, 'sleeper');
+    await one.host.hold(holdInput(resource, placement), 'token', 1);
+    const two = await suite.worker([sleeper]); // it finds the same hold in the files, and renews the same lease
+    const renewed = (worker: SuiteHost): number => worker.lines.filter(({ message }) => message === 'renewed').length;
+    await eventually(() => Promise.resolve(renewed(one) >= 5 && renewed(two) >= 5)); // longer than a lease
+    expect(await one.unit(placement.unit, 'InvocationID')).toEqual({ InvocationID: placement.invocation });
+    expect([...one.link.events, ...two.link.events]).toEqual([]);
+    await suite.end(one);
+    const { lease } = suite.filesOf(resource).generation(placement.generation);
+    const { n } = (await lease.read())!;
+    await eventually(async () => (await lease.read())!.oldest > n);
+    expect(await suite.timers(placement)).toHaveLength(1);
+    await two.stop(resource, placement);
   });
 
   it('leaves a generation whose files can’t be read to its lease, and serves the others (G4, G11)', async () => {
