@@ -54,7 +54,10 @@ const NEXT: Readonly<Record<FindingKind, string>> = {
     'what an owner has released is left to its lease; for anything else an owner is begun that stops it until it is proven dead',
 };
 
-/** The findings of a worker, each logged once when it is made. */
+/** Those that are about a unit, and over when that is not loaded any more. */
+const OF_UNIT: readonly FindingKind[] = ['unit-without-files', 'unit-stranger'];
+
+/** The findings of a worker, each logged once when it is made, and again when Temporal answers otherwise of its owner. */
 export class Findings {
   private all: readonly Finding[] = [];
 
@@ -70,8 +73,9 @@ export class Findings {
       other.resource === finding.resource &&
       other.generation === finding.generation &&
       other.unit === finding.unit;
-    if (this.all.some(same)) return;
-    this.all = [...this.all, finding];
+    const former = this.all.find(same);
+    if (former && former.owner === finding.owner) return;
+    this.all = [...this.all.filter((other) => other !== former), finding];
     const { kind, ...attributes } = finding;
     this.log.warn(kind, { ...attributes, next: NEXT[kind] });
   }
@@ -79,5 +83,13 @@ export class Findings {
   /** A resource is proven free, held or started anew: what was found of it up to that generation is over. */
   settle(resource: string, generation: number): void {
     this.all = this.all.filter((one) => one.resource !== resource || (one.generation ?? 0) > generation);
+  }
+
+  /** What was found of units that are not loaded any more is over. */
+  keepLoaded(loaded: ReadonlySet<string>): void {
+    const over = this.all.filter(({ kind, unit = '' }) => OF_UNIT.includes(kind) && !loaded.has(unit));
+    if (over.length === 0) return;
+    this.all = this.all.filter((one) => !over.includes(one));
+    for (const { kind, ...attributes } of over) this.log.info(`no longer: ${kind}`, { ...attributes });
   }
 }

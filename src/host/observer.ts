@@ -13,8 +13,8 @@ export interface ObserverOptions {
   readonly onWake: (held: Held) => void;
   /** Told that a unit which is up has no timer that would end it. */
   readonly onLeaseMissing: (held: Held) => void;
-  /** Told after each full read that systemd has answered. */
-  readonly onResynced: () => void;
+  /** Told after each full read which units systemd has. */
+  readonly onResynced: (units: readonly UnitListing[]) => void;
 }
 
 /**
@@ -111,7 +111,7 @@ export class Observer {
       // A hold that waits for a word may have missed the event that it waits for.
       if (!living || held.hold?.greet || held.hold?.ready === false) this.options.onWake(held);
     }
-    this.options.onResynced();
+    this.options.onResynced(units);
     this.host.log.debug('resync', { tracked: before.size, units: units.length, ms: performance.now() - from });
   }
 }

@@ -1,5 +1,5 @@
 import type { Placement } from '../contract/facts';
-import { generationUnit, parseUnit, unitPattern } from '../contract/names';
+import { generationUnit, unitPattern } from '../contract/names';
 import type { UnitListing } from '../systemd/port';
 import { filesOf, type HostContext } from './context';
 import type { FindingKind } from './findings';
@@ -11,7 +11,6 @@ import type { OwnerLink } from './owner-link';
 import { RecordError } from './records';
 import type { Tracker } from './tracker';
 import { forEachOf } from './turns';
-import { isOwn } from './unit';
 
 /** So many generations are read at a time. */
 const READING = 32;
@@ -82,7 +81,7 @@ export async function resume(
   }
   const loose = problems.map((problem) => withUnit(host, problem, loaded));
   const known = new Set([...going.map(({ launch }) => launch.placement.unit), ...loose.map(({ unit }) => unit)]);
-  for (const unit of units) if (!known.has(unit.name)) loose.push(...(await unitWithoutFiles(host, unit)));
+  for (const unit of units) if (!known.has(unit.name)) loose.push(...(await tracker.looseUnits.read(unit)));
 
   return { asked: askForOwners(tracker, link, going, loose) };
 }
@@ -132,30 +131,6 @@ function withUnit(host: HostContext, problem: Problem, loaded: ReadonlySet<strin
   if (problem.generation === undefined) return problem;
   const unit = generationUnit(host.prefix, problem.resource, problem.generation);
   return loaded.has(unit) ? { ...problem, unit } : problem;
-}
-
-/** What is to be said of a loaded service that no files were found of; nothing where some are there by now. */
-async function unitWithoutFiles(host: HostContext, { name, activeState, subState }: UnitListing): Promise<Loose[]> {
-  const parsed = parseUnit(host.prefix, name);
-  if (parsed?.kind !== 'generation') return [];
-  const { resource, generation } = parsed;
-  const subject = { resource, generation, unit: name };
-  const state = `${activeState} (${subState})`;
-  try {
-    const files = filesOf(host, host.prefix, resource).generation(generation);
-    if ((await files.names()).length > 0) return []; // another worker process has just made them, or it is proven
-    const unit = await host.systemd.unitProperties(name, ['LogExtraFields']);
-    if (!unit) return []; // unloaded since
-    const own = isOwn(unit, resource, generation, { ...host.identity, workflowId: '', ownerId: '' });
-    return [
-      own
-        ? { ...subject, kind: 'unit-without-files', found: `${state}, and there are no files of it` }
-        : { ...subject, kind: 'unit-stranger', found: `${state}, without the marks of this host's owners` },
-    ];
-  } catch (error) {
-    host.log.warn('a unit without files could not be looked at', { ...subject, error: messageOf(error) });
-    return [];
-  }
 }
 
 /**

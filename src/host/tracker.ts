@@ -12,6 +12,7 @@ import { LeaseKeeper } from './keeper';
 import { isArmed } from './lease';
 import { messageOf, Sparse } from './log';
 import { Observer } from './observer';
+import { LooseUnits } from './loose-units';
 import type { OwnerLink } from './owner-link';
 import { Renewals } from './renewals';
 import { closeGenerations, tryProve, type StopSubject } from './stopper';
@@ -40,6 +41,8 @@ export class Tracker {
   private readonly observer: Observer;
   /** What has no owner any more. */
   readonly abandoned: Abandoned;
+  /** What somebody else made, or nobody has files of. */
+  readonly looseUnits: LooseUnits;
   private readonly held = new Map<string, Held>();
   /** Generations that are being looked at → whether they were woken meanwhile. */
   private readonly looking = new Map<Held, boolean>();
@@ -55,6 +58,7 @@ export class Tracker {
   ) {
     this.findings = new Findings(host.log);
     this.abandoned = new Abandoned(host, link, this.findings, 2 * resyncMs);
+    this.looseUnits = new LooseUnits(host, link, this.findings, this.abandoned);
     this.renewals = new Renewals(host);
     this.keeper = new LeaseKeeper(
       host,
@@ -66,7 +70,10 @@ export class Tracker {
     host.systemd.onResync(() => this.keeper.managerIsBack());
     this.observer = new Observer(host, {
       resyncMs,
-      onResynced: () => void this.abandoned.look(this.held.values()),
+      onResynced: (units) => {
+        void this.abandoned.look(this.held.values());
+        void this.looseUnits.look(units, (unit) => this.held.has(unit));
+      },
       onWake: (held) => this.wake(held),
       onLeaseMissing: (held) => void this.leaseMissing(held),
     });

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Placement } from '../../src/contract/facts';
 import type { Finding } from '../../src/host/findings';
 import { escapeResource, generationUnit } from '../../src/contract/names';
+import { messageOf } from '../../src/host/log';
 import type { OwnerStanding } from '../../src/host/owner-link';
 import { describeOnPrivateHost, eventually, HostSuite, type SuiteHost } from '../support/host-suite';
 import { holdInput, script } from '../support/owned-host';
@@ -157,6 +158,28 @@ describeOnPrivateHost('what the next worker process finds', () => {
     expect(found).toEqual([{ kind: 'unit-stranger', resource, generation: 5, unit, found: expect.any(String) }]);
     expect(await worker.unit(unit, 'ActiveState')).toEqual({ ActiveState: 'active' });
     await suite.machine.systemctl('stop', unit);
+  });
+
+  it('a stranger’s unit that is made while it runs: said once, never touched, and over with that unit (G6, G11)', async () => {
+    const worker = await suite.worker([sleeper], { resyncMs: 100 });
+    const resource = suite.resource();
+    const placement = await worker.start(resource, 'sleeper');
+    await worker.host.hold(holdInput(resource, placement), 'token', 1);
+    const unit = generationUnit('own', resource, placement.generation + 1);
+    await suite.machine.run(['systemd-run', `--unit=${unit}`, 'sleep', '9999']);
+    await eventually(() => Promise.resolve(about(worker, resource).length === 1));
+    expect(about(worker, resource)).toMatchObject([{ kind: 'unit-stranger', unit }]);
+    // Nobody's process is killed, so the resource is not free: a person has to decide.
+    const answer = (): Promise<string> => worker.stop(resource, placement).then(() => 'proven', messageOf);
+    await eventually(async () => !(await answer()).includes(placement.unit)); // our own has ended
+    expect(await answer()).toContain(`${unit} was made by somebody else and is never touched`);
+    expect(await worker.unit(unit, 'ActiveState')).toEqual({ ActiveState: 'active' });
+    const said = (message: string): number => worker.lines.filter((line) => line.message === message).length;
+    expect(said('unit-stranger')).toBe(1);
+    await suite.machine.systemctl('stop', unit);
+    expect((await worker.stopUntilProven(resource, placement)).proof.by).toBe('empty');
+    await eventually(() => Promise.resolve(said('no longer: unit-stranger') === 1));
+    expect(about(worker, resource)).toEqual([]);
   });
 
   it('files without their unit: named while their owner has not heard, and proven after (G3)', async () => {
