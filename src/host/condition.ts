@@ -4,6 +4,7 @@ import { readFlags } from '../cgroup/cgroup';
 import type { Placement } from '../contract/facts';
 import type { UnitProperties } from '../systemd/port';
 import { prefixCgroup, type HostContext } from './context';
+import { entriesIfThere } from './files';
 import { messageOf } from './log';
 
 /** How a generation is, read from its unit at this moment. */
@@ -47,6 +48,9 @@ export async function readCondition(host: HostContext, placement: Placement): Pr
     return { kind: 'over', text: `${text}, restarted by other hands: invocation ${unit.InvocationID || 'none'}` };
   }
   if (isLiving(unit)) return living(host, placement, unit);
+  // A unit of ours is started once (`unit.ts`), and its start limit refuses every other start.
+  if (unit.Result === 'start-limit-hit')
+    return { kind: 'over', text: `${text}, restarted by other hands, which was refused` };
   // `active (exited)` is an end of its own; one that fails by itself has another result while it deactivates.
   const stopped = (unit.ActiveState === 'deactivating' || unit.ActiveState === 'inactive') && unit.Result === 'success';
   return { kind: 'over', text: `${text}, result ${unit.Result ?? '?'}`, stopped };
@@ -58,8 +62,17 @@ async function living(host: HostContext, placement: Placement, unit: UnitPropert
   return { kind: 'living', ready: unit.ActiveState !== 'activating', text, noticed };
 }
 
-/** What can be seen of other hands on a living unit: one read of its cgroup, and more only where that is odd. */
+/** What can be seen of other hands on a living unit: three short reads of files, and more only where something is odd. */
 async function readNoticed(host: HostContext, placement: Placement, unit: UnitProperties): Promise<string> {
+  const seen = await Promise.all([
+    processesNoticed(host, placement, unit),
+    settingsNoticed(host, placement.unit, 'its'),
+    settingsNoticed(host, placement.slice, 'its slice’s'),
+  ]);
+  return seen.filter((text) => text !== '').join('; ');
+}
+
+async function processesNoticed(host: HostContext, placement: Placement, unit: UnitProperties): Promise<string> {
   const cgroup = join(prefixCgroup(host, placement.prefix), placement.slice, placement.unit);
   // Frozen processes live, and so their lease goes on.
   const { frozen, populated } = await readFlags(cgroup);
@@ -71,6 +84,15 @@ async function readNoticed(host: HostContext, placement: Placement, unit: UnitPr
   const where = await readFile(join(host.root, 'proc', String(main.MainPID), 'cgroup'), 'utf8').catch(() => '');
   const path = /^0::(.*)$/m.exec(where)?.[1];
   return path && !path.includes(`/${placement.unit}`) ? 'its main process was moved out of its cgroup' : '';
+}
+
+/** `systemctl set-property` writes a drop-in per property, and beside the unit's own file where that is transient (systemctl(1)). */
+async function settingsNoticed(host: HostContext, unit: string, whose: string): Promise<string> {
+  if (host.transientDirectory === undefined) return '';
+  const dropIns = join(host.root, host.transientDirectory, `${unit}.d`);
+  const names = (await entriesIfThere(dropIns).catch(() => undefined)) ?? []; // for words alone
+  const set = names.flatMap((name) => /^50-(\w+)\.conf$/.exec(name)?.[1] ?? []).sort();
+  return set.length === 0 ? '' : `${whose} ${set.join(', ')} set by other hands`;
 }
 
 function stateText({ ActiveState, SubState }: UnitProperties): string {

@@ -22,6 +22,8 @@ export interface HostContext {
   readonly managerCgroup: string;
   /** µs that `OnBootSec=` counts from, on CLOCK_MONOTONIC (lease.ts). */
   readonly bootBase: number;
+  /** Where the manager keeps the files of transient units; undefined where it does not say. */
+  readonly transientDirectory: string | undefined;
   readonly capacity: Capacity;
   /** What may run here. */
   readonly programs: Programs;

@@ -117,7 +117,7 @@ export class Host {
         error: messageOf(error),
       });
     });
-    const bootBase = bootBaseOf(await systemd.manager());
+    const facts = await systemd.manager();
     const context = {
       systemd,
       identity,
@@ -126,7 +126,8 @@ export class Host {
       runDirectory,
       cgroupRoot,
       managerCgroup,
-      bootBase,
+      bootBase: bootBaseOf(facts),
+      transientDirectory: facts.transientDirectory,
       capacity: new Capacity(options.capacity),
       programs: new Programs(options.programs),
       ports: new Ports(join(root, runDirectory)),

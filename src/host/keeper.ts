@@ -65,7 +65,8 @@ export class LeaseKeeper {
     this.telling.add(hold);
     try {
       const answer = await this.link.complete(hold, event);
-      this.host.log.info('told the owner', { ...attributesOf(held), event: event.kind, answer });
+      const reason = 'reason' in event ? { reason: event.reason } : {};
+      this.host.log.info('told the owner', { ...attributesOf(held), event: event.kind, ...reason, answer });
       if (answer === 'unknown') this.schedule(held, RETRY_MS.least);
       else await this.drop(held, hold);
     } finally {

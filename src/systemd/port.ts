@@ -63,6 +63,8 @@ export interface ManagerFacts {
   readonly virtualization: string;
   /** CLOCK_MONOTONIC in µs at which the manager started in user space. */
   readonly userspaceTimestampMonotonic: number;
+  /** Where it keeps the files of transient units, for example `/run/systemd/transient`; absent where it does not say. */
+  readonly transientDirectory?: string;
 }
 
 /** One row of `ListUnitsByPatterns`. */

@@ -17,15 +17,17 @@ import { read } from './values';
 /** Facts about the manager. Rejects when one can't be read: a wrong clock would be a wrong lease. */
 export async function readManager(bus: Bus, deadline: number): Promise<ManagerFacts> {
   const get = (name: string) => getProperty(bus, MANAGER_PATH, MANAGER_INTERFACE, name, 'the manager', deadline);
-  const [version, virtualization, userspaceTimestampMonotonic] = await Promise.all([
+  const [version, virtualization, userspaceTimestampMonotonic, unitPath] = await Promise.all([
     get('Version').then(read.text),
     get('Virtualization').then(read.text),
     get('UserspaceTimestampMonotonic').then(read.number),
+    get('UnitPath').then(read.strings),
   ]);
   if (version === undefined || virtualization === undefined || userspaceTimestampMonotonic === undefined) {
     throw new SystemdError('unknown', 'the manager answered, but not with its version, virtualization and clock');
   }
-  return { version, virtualization, userspaceTimestampMonotonic };
+  const transientDirectory = unitPath?.find((path) => path.endsWith('/systemd/transient'));
+  return { version, virtualization, userspaceTimestampMonotonic, transientDirectory };
 }
 
 /** The loaded units whose name matches a glob (ListUnitsByPatterns, for units in any state). */

@@ -33,6 +33,10 @@ export const read = {
   /** `ay` as hex; `''` for an empty array. */
   hex: (value: unknown): string | undefined => (Buffer.isBuffer(value) ? value.toString('hex') : undefined),
 
+  /** `as` */
+  strings: (value: unknown): readonly string[] | undefined =>
+    Array.isArray(value) && value.every((one) => typeof one === 'string') ? value : undefined,
+
   /** `aay`, each decoded as UTF-8. */
   texts: (value: unknown): readonly string[] | undefined =>
     Array.isArray(value) && value.every((bytes) => Buffer.isBuffer(bytes))

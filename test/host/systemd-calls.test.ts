@@ -222,11 +222,12 @@ describe('what can not be', () => {
   });
 });
 
-test('the manager tells its version, where it runs and when it started', async () => {
+test('the manager tells its version, where it runs, when it started and where it keeps transient units', async () => {
   expect(await systemd.manager()).toEqual({
     version: expect.stringMatching(/^\d{3}/),
     virtualization: expect.any(String),
     userspaceTimestampMonotonic: expect.any(Number),
+    transientDirectory: expect.stringMatching(/^\/run\/.*systemd\/transient$/),
   });
 });
 
