@@ -28,18 +28,11 @@ export async function readPopulated(directory: string): Promise<CgroupReading> {
 }
 
 /**
- * The flags of a cgroup, for words alone (kernel, cgroup-v2.rst, `cgroup.events`): what can't be read is absent. What a proof
- * rests on is {@link readPopulated}.
+ * Whether a cgroup is frozen (kernel, cgroup-v2.rst, `cgroup.events`), by itself or by one above it. For words alone: what
+ * can't be read counts as not frozen. What a proof rests on is {@link readPopulated}.
  */
-export async function readFlags(
-  directory: string,
-): Promise<{ readonly populated?: boolean; readonly frozen?: boolean }> {
-  const text = await readFile(join(directory, 'cgroup.events'), 'utf8').catch(() => '');
-  const flag = (name: string): boolean | undefined => {
-    const value = new RegExp(`^${name} ([01])$`, 'm').exec(text)?.[1];
-    return value === undefined ? undefined : value === '1';
-  };
-  return { populated: flag('populated'), frozen: flag('frozen') };
+export async function isFrozen(directory: string): Promise<boolean> {
+  return /^frozen 1$/m.test(await readFile(join(directory, 'cgroup.events'), 'utf8').catch(() => ''));
 }
 
 async function isGone(directory: string): Promise<boolean> {

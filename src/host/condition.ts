@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readFlags } from '../cgroup/cgroup';
+import { isFrozen } from '../cgroup/cgroup';
 import type { Placement } from '../contract/facts';
 import type { UnitProperties } from '../systemd/port';
 import { prefixCgroup, type HostContext } from './context';
@@ -75,15 +75,27 @@ async function readNoticed(host: HostContext, placement: Placement, unit: UnitPr
 async function processesNoticed(host: HostContext, placement: Placement, unit: UnitProperties): Promise<string> {
   const cgroup = join(prefixCgroup(host, placement.prefix), placement.slice, placement.unit);
   // Frozen processes live, and so their lease goes on.
-  const { frozen, populated } = await readFlags(cgroup);
-  if (frozen) return 'frozen by other hands';
-  if (unit.SubState !== 'running' || populated !== false) return '';
-  // Empty for a moment when its last process ends. What systemd has not reaped keeps its pid, so that pid is no other's.
+  if (await isFrozen(cgroup)) return 'frozen by other hands';
+  if (unit.SubState !== 'running') return '';
+  const former = mainPids.get(placement);
+  if (former !== undefined && (await isInside(host, placement, former))) return '';
+  // Asked anew: it may be another one by now. What systemd has not reaped keeps its pid, so that pid is no other's.
   const main = await host.systemd.unitProperties(placement.unit, ['MainPID', 'InvocationID']).catch(() => undefined);
   if (!main?.MainPID || main.InvocationID !== placement.invocation) return '';
-  const where = await readFile(join(host.root, 'proc', String(main.MainPID), 'cgroup'), 'utf8').catch(() => '');
+  mainPids.set(placement, main.MainPID);
+  return (await isInside(host, placement, main.MainPID)) === false
+    ? 'its main process was moved out of its cgroup'
+    : '';
+}
+
+/** The main process of a placement as systemd has told it last, so that a look need not ask again. */
+const mainPids = new WeakMap<Placement, number>();
+
+/** Whether a process is in the unit's cgroup; undefined where that can't be read, as of one that has ended. */
+async function isInside(host: HostContext, { unit }: Placement, pid: number): Promise<boolean | undefined> {
+  const where = await readFile(join(host.root, 'proc', String(pid), 'cgroup'), 'utf8').catch(() => '');
   const path = /^0::(.*)$/m.exec(where)?.[1];
-  return path && !path.includes(`/${placement.unit}`) ? 'its main process was moved out of its cgroup' : '';
+  return path === undefined ? undefined : path.includes(`/${unit}`);
 }
 
 /** `systemctl set-property` writes a drop-in per property, and beside the unit's own file where that is transient (systemctl(1)). */

@@ -235,14 +235,19 @@ describeOnPrivateHost('a unit on which other hands are', () => {
     await neighbours.areUntouched();
   });
 
-  it('whose main process was moved out of its cgroup says so and is not called dead (G4, G11)', async () => {
+  it.each([
+    ['its main process alone', (_procs: string, pid: string) => pid],
+    ['every process', (procs: string) => `$(cat ${procs})`],
+  ])('of which %s was moved out of its cgroup says so and is not called dead (G4, G11)', async (_which, moved) => {
     const { worker, resource, placement, said, neighbours } = await scene();
+    await worker.link.heardFrom('token'); // it was seen where it should be before
     const pid = (await suite.machine.systemctl('show', '--value', '--property=MainPID', placement.unit)).trim();
-    const children = `${cgroup(placement)}/cgroup.procs`;
+    const away = '/sys/fs/cgroup/away';
+    const pids = moved(`${cgroup(placement)}/cgroup.procs`, pid);
     await suite.machine.run([
       'sh',
       '-c',
-      `mkdir -p /sys/fs/cgroup/away && for pid in $(cat ${children}); do echo $pid > /sys/fs/cgroup/away/cgroup.procs; done`,
+      `mkdir -p ${away} && for pid in ${pids}; do echo $pid > ${away}/cgroup.procs; done`,
     ]);
     const what = 'its main process was moved out of its cgroup';
     expect((await worker.link.event('noticed')).what).toBe(what);
