@@ -79,6 +79,8 @@ export class Renewals {
   correct(held: Held, numbers: readonly number[]): Promise<void> {
     const { unit } = held.launch.placement;
     const n = Math.max(0, ...numbers);
+    // The record's number only grows. Whoever begins again waits for none of the renewals that are under way by then.
+    if (n <= held.lease.n) return Promise.resolve();
     return this.inTurn(held, async () => {
       if (n <= held.lease.n) return;
       const deadline = (await deadlineOf(this.host, unit, n)) ?? 0;
