@@ -24,6 +24,9 @@ export interface NextWorker {
   readonly renewedMs: number;
 }
 
+/** One that has not renewed all by then never will. */
+const PATIENCE_MS = 120_000;
+
 /** Several of them, one after the other. */
 export class NextWorkers {
   readonly toPoll: Samples;
@@ -44,7 +47,7 @@ export class NextWorkers {
   async round(options: NextWorkerOptions): Promise<void> {
     const child = fork(require.resolve('./next-worker-process'), { serialization: 'advanced' });
     const ended = once(child, 'exit');
-    const told = once(child, 'message') as Promise<[NextWorker]>;
+    const told = once(child, 'message', { signal: AbortSignal.timeout(PATIENCE_MS) }) as Promise<[NextWorker]>;
     child.send(options);
     const early = ended.then(([code]) => Promise.reject(new Error(`the next worker ended with ${code}`)));
     const [{ found, toPollMs, toHeldMs, heldMs, renewedMs }] = await Promise.race([told, early]);

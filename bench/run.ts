@@ -121,7 +121,7 @@ async function measure(
               for (let i = 0; i < NEXT_WORKERS; i++) await nextWorkers.round({ config, root: testHost.root });
               const before = renewals;
               await benchHost.begin();
-              await until('the host is at rest again', () => renewals - before >= count);
+              await until('the host is at rest again', () => renewals - before >= count, 120_000);
               return nextWorkers;
             },
           })
