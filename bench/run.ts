@@ -1,20 +1,26 @@
 import { writeFileSync } from 'node:fs';
 import { Worker } from '@temporalio/worker';
 import { ownerWorkflowId } from '../src/contract/names';
-import { SystemdPlugin } from '../src/plugin';
 import { openTemporalServer, type TemporalServer } from '../test/support/temporal-server';
 import { openTestHost, type TestHost } from '../test/support/test-host';
 import { program } from '../test/support/owned-host';
 import { configOf, hostIdOf } from '../test/support/running-worker';
 import { OwnershipClient } from '../src/client';
+import { until } from '../test/support/until';
+import { countBusCalls } from './bus-calls';
 import { benchServer, ControlServers } from './control-servers';
+import { BenchHost } from './host';
 import { measureLimits, type Limits } from './limits';
+import { NextWorkers } from './next-worker';
 import { Owned } from './owned';
 import { figureOf, holds, Samples, tableOf, type Figure } from './samples';
 import { measureThousand, type Thousand } from './thousand';
 
 /** So many rounds have a control server as well: each starts a Node process. */
 const SERVER_ROUNDS = 10;
+
+/** So many worker processes of the host, one after the other, go on with what the one before held. */
+const NEXT_WORKERS = 3;
 
 /** `npm run bench [-- --json FILE] [--rounds N] [--count N] [--hold SECONDS]`. Exits 1 when a figure misses its bound. */
 async function main(): Promise<void> {
@@ -56,7 +62,11 @@ async function measure(
   const host = hostIdOf({ server });
   let renewals = 0;
   const resyncs = new Samples(`observer: resync of ${count}`);
-  const plugin = new SystemdPlugin(config, {
+  const busCalls = countBusCalls();
+  const benchHost = new BenchHost({
+    config,
+    connection: server.nativeConnection,
+    namespace: server.namespace,
     root: testHost.root,
     log: {
       debug: (message, attributes) => {
@@ -74,11 +84,11 @@ async function measure(
     taskQueue: server.taskQueue,
     workflowsPath: require.resolve('./workflows'),
     activities: { noop: async () => undefined },
-    plugins: [plugin],
     stickyQueueScheduleToStartTimeout: '1 s',
     maxCachedWorkflows: 100,
   });
-  return worker.runUntil(async () => {
+  const measured = worker.runUntil(async () => {
+    await benchHost.begin();
     const client = new OwnershipClient(server.client, { taskQueue: server.taskQueue, timeout: '2 min' });
     const warmUp = new Owned(client, host);
     for (let round = 0; round < 5; round++) await warmUp.round(`warm-up/${round}`);
@@ -104,6 +114,16 @@ async function measure(
             historyLength,
             testHost,
             renewals: () => renewals,
+            busCalls,
+            nextWorkers: async () => {
+              await benchHost.end();
+              const nextWorkers = new NextWorkers(count);
+              for (let i = 0; i < NEXT_WORKERS; i++) await nextWorkers.round({ config, root: testHost.root });
+              const before = renewals;
+              await benchHost.begin();
+              await until('the host is at rest again', () => renewals - before >= count, 120_000);
+              return nextWorkers;
+            },
           })
         : undefined;
     return [
@@ -112,6 +132,7 @@ async function measure(
       ...(thousand ? thousandFigures(thousand, owned, resyncs, count) : []),
     ];
   });
+  return measured.finally(() => benchHost.end());
 }
 
 function singleFigures(limits: Limits, { start, stop }: Owned): readonly Figure[] {
@@ -164,6 +185,17 @@ function thousandFigures(thousand: Thousand, { stop }: Owned, resyncs: Samples, 
     ...(thousand.roundCpu.manager === undefined
       ? []
       : [{ name: `one round of ${count} renewals: CPU of PID 1`, value: thousand.roundCpu.manager, unit: 's' }]),
+    { name: `one round of ${count} renewals: D-Bus calls`, value: thousand.roundCalls, unit: '' },
+    {
+      name: 'next worker: not found in the files',
+      value: thousand.nextWorkers.missing,
+      unit: '',
+      bound: { limit: 0, because: 'none' },
+    },
+    figureOf(thousand.nextWorkers.toPoll),
+    figureOf(thousand.nextWorkers.toHeld),
+    figureOf(thousand.nextWorkers.held, { limit: 1_000, because: 'within a second of its first poll' }),
+    figureOf(thousand.nextWorkers.renewed),
     figureOf(resyncs, { limit: 60, because: 'one list of all units' }),
     {
       name: 'PID 1 left its bus, or came back to it',

@@ -4,6 +4,7 @@ import { unitPattern } from '../src/contract/names';
 import { connectSystemd } from '../src/systemd/dbus-systemd';
 import type { SystemdPort } from '../src/systemd/port';
 import type { TestHost } from '../test/support/test-host';
+import type { NextWorkers } from './next-worker';
 import { Samples } from './samples';
 
 /** What a thousand resources on one host cost. */
@@ -19,7 +20,9 @@ export interface Thousand {
   readonly renewals: number;
   /** CPU that renewing each of them once takes, in s: of the worker, and of the host's PID 1 where it is one of ours. */
   readonly roundCpu: { readonly worker: number; readonly manager?: number };
-
+  /** Calls on the manager's bus that renewing each of them once takes. */
+  readonly roundCalls: number;
+  readonly nextWorkers: NextWorkers;
   /** How often systemd was gone from its bus, or came back to it. */
   readonly managerChanges: number;
   readonly rssMb: number;
@@ -38,6 +41,9 @@ export interface ThousandOptions {
   readonly concurrency: number;
   readonly historyLength: (resource: string) => Promise<number>;
   readonly renewals: () => number;
+  readonly busCalls: () => number;
+  /** Lets other workers hold them for a while. */
+  readonly nextWorkers: () => Promise<NextWorkers>;
   readonly testHost: TestHost;
 }
 
@@ -79,6 +85,7 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
 
   const historyOne = await options.historyLength(names[0]!);
   const renewalsBefore = options.renewals();
+  const callsBefore = options.busCalls();
   const cpuBefore = process.cpuUsage();
   const managerBefore = await managerCpu(options.testHost);
   const heldFrom = performance.now();
@@ -93,9 +100,11 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
     ...(managerBefore !== undefined &&
       managerAfter !== undefined && { manager: (managerAfter - managerBefore) / rounds }),
   };
+  const roundCalls = (options.busCalls() - callsBefore) / rounds;
   const rssMb = process.memoryUsage.rss() / 1e6;
   const historyTen = await options.historyLength(names[0]!);
 
+  const nextWorkers = await options.nextWorkers();
   const stopFrom = performance.now();
   const stopping = all([...handles], concurrency, async ([resource, handle]) => {
     const result = await handle
@@ -115,6 +124,8 @@ async function ownHoldStop(options: ThousandOptions, systemd: SystemdPort): Prom
     heldCpu,
     renewals,
     roundCpu,
+    roundCalls,
+    nextWorkers,
     rssMb,
     historyAfter: [historyOne, historyTen],
     lost,

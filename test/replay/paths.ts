@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { WorkflowHandle } from '@temporalio/client';
 import type { Program } from '../../src/config';
 import { ControlClient } from '../../src/control-server/client';
 import type { OwnerHandle, OwnershipClient } from '../../src/client';
+import { hereSignal, hostStatusQuery, releaseHostSignal, type HostStatus } from '../../src/contract/host';
 import { OWNER_WORKFLOW, type OwnInput } from '../../src/contract/owner';
-import { ownerWorkflowId } from '../../src/contract/names';
+import { hostWorkflowId, ownerWorkflowId } from '../../src/contract/names';
 import { sessionServer } from '../support/control-servers';
 import { program, script } from '../support/owned-host';
+import type { RunningWorkerOptions } from '../support/running-worker';
 import type { TemporalServer } from '../support/temporal-server';
 import type { TestHost } from '../support/test-host';
 
@@ -47,7 +50,12 @@ export interface Recording {
   readonly host: string;
   readonly resource: string;
   /** Ends the host's worker and begins it again. */
-  readonly withoutHost: (meanwhile: () => Promise<void>) => Promise<void>;
+  readonly withoutHost: (meanwhile: () => Promise<unknown>) => Promise<void>;
+  /** Ends the host's worker and begins another one in its place for a while. */
+  readonly withHost: (
+    change: Pick<RunningWorkerOptions, 'capacity'> | Pick<RunningWorkerOptions, 'programs'>,
+    meanwhile: () => Promise<void>,
+  ) => Promise<void>;
 }
 
 const own = async ({ client, host, resource }: Recording, program: string): Promise<OwnerHandle> =>
@@ -75,14 +83,20 @@ export const paths: Readonly<Record<string, (recording: Recording) => Promise<vo
   },
   'restart-by-request': async (recording) => {
     const handle = await own(recording, 'sleeper');
-    const first = await handle.ready();
-    await handle.restart({ reason: 'recorded' });
-    await until(
-      async () =>
-        (await handle.status()).placement?.generation !== first.generation &&
-        (await handle.status()).state === 'running',
-    );
+    await handle.ready();
+    await restart(handle);
     await handle.stop();
+  },
+  'program-changed': async (recording) => {
+    const handle = await own(recording, 'sleeper');
+    await handle.ready();
+    const changed = program('sleeper', ['/bin/sleep', '2000'], { environment });
+    await recording.withHost({ programs: [changed] }, async () => {
+      await until(async () => (await handle.status()).programState === 'changed');
+      await restart(handle);
+      await until(async () => (await handle.status()).programState !== 'changed');
+      await handle.stop();
+    });
   },
   'still-running-then-killed': async (recording) => {
     const handle = await own(recording, 'ignores-term');
@@ -92,6 +106,23 @@ export const paths: Readonly<Record<string, (recording: Recording) => Promise<vo
   },
   'refused-program': async (recording) => {
     await (await own(recording, 'no-such-program')).result().catch(() => undefined); // ProgramRefusedError
+  },
+  'host-full': async (recording) => {
+    await recording.withHost({ capacity: { units: 1 } }, async () => {
+      const first = await own({ ...recording, resource: `${recording.resource}/first` }, 'sleeper');
+      await first.ready();
+      await (await own(recording, 'sleeper')).result().catch(() => undefined); // HostFullError
+      await first.stop();
+    });
+  },
+  'other-hands': async (recording) => {
+    const handle = await own(recording, 'sleeper');
+    const { unit } = await handle.ready();
+    await recording.testHost.systemctl('freeze', unit);
+    await until(async () => (await handle.status()).lastEvent === 'frozen by other hands');
+    await recording.testHost.systemctl('thaw', unit);
+    await until(async () => (await handle.status()).lastEvent === 'no longer: frozen by other hands');
+    await handle.stop();
   },
   'stopped-before-a-start': async (recording) => {
     await recording.withoutHost(async () => {
@@ -194,6 +225,57 @@ export const paths: Readonly<Record<string, (recording: Recording) => Promise<vo
   },
 };
 
+/** Every path of a host's own workflow: name → how to make it go that way to its end. */
+export const hostPaths: Readonly<Record<string, (recording: Recording) => Promise<void>>> = {
+  'host-served': async (recording) => {
+    const { client, host, withoutHost } = recording;
+    await claimAnew(recording);
+    await client.drain(host, { reason: 'recorded', by: 'somebody' });
+    await client.undrain(host);
+    await withoutHost(() => until(async () => (await hostStatus(recording)).unreachableSince !== undefined));
+    await until(async () => (await hostStatus(recording)).unreachableSince === undefined);
+    await release(recording);
+  },
+  'host-continued-as-new': async (recording) => {
+    await claimAnew(recording);
+    const workflow = hostWorkflow(recording);
+    const { runId } = await workflow.describe();
+    const isNew = async (): Promise<boolean> => (await workflow.describe()).runId !== runId;
+    const report = await until(async () => (await hostStatus(recording)).report);
+    while (!(await isNew())) await workflow.signal(hereSignal, report); // a run takes so many of them
+    await recording.client.drain(recording.host, { reason: 'recorded', by: 'somebody' });
+    await release(recording);
+  },
+};
+
+function hostWorkflow({ server, host }: Recording): WorkflowHandle {
+  return server.client.workflow.getHandle(hostWorkflowId(host));
+}
+
+function hostStatus(recording: Recording): Promise<HostStatus> {
+  return hostWorkflow(recording).query(hostStatusQuery);
+}
+
+/** Gives the host's id back, which ends its workflow. */
+async function release(recording: Recording): Promise<void> {
+  await hostWorkflow(recording).signal(releaseHostSignal);
+  await hostWorkflow(recording).result();
+}
+
+/** What a history begins with: the host's worker claims an id that nobody has. */
+async function claimAnew(recording: Recording): Promise<void> {
+  await recording.withoutHost(() => release(recording).catch(() => undefined)); // an earlier path has released it
+}
+
+async function restart(handle: OwnerHandle): Promise<void> {
+  const { generation } = (await handle.status()).placement!;
+  await handle.restart({ reason: 'recorded' });
+  await until(async () => {
+    const { placement, state } = await handle.status();
+    return placement?.generation !== generation && state === 'running';
+  });
+}
+
 async function terminate({ server, resource }: Recording): Promise<void> {
   await server.client.workflow.getHandle(ownerWorkflowId(resource)).terminate('recorded');
 }
@@ -203,6 +285,10 @@ async function inState(handle: OwnerHandle, state: string): Promise<void> {
 }
 
 /** Asks until it is so: there is no event for what only the owner knows. */
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 100));
+async function until<T>(ask: () => Promise<T | undefined | false>): Promise<T> {
+  for (;;) {
+    const answer = await ask();
+    if (answer) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
 }

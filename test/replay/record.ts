@@ -2,12 +2,12 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { ownerWorkflowId } from '../../src/contract/names';
-import { hostIdOf, startWorker, type RunningWorkerOptions } from '../support/running-worker';
+import { hostWorkflowId, ownerWorkflowId } from '../../src/contract/names';
+import { hostIdOf, startWorker, type RunningWorker, type RunningWorkerOptions } from '../support/running-worker';
 import { resolveTemporalCli } from '../support/temporal-cli';
 import { openTemporalServer } from '../support/temporal-server';
 import { openTestHost } from '../support/test-host';
-import { paths, programs, recordedResource } from './paths';
+import { hostPaths, paths, programs, recordedResource } from './paths';
 
 /** Records every path that has no file yet: `npm run record-histories`. The rules are in README.md. */
 async function record(): Promise<void> {
@@ -18,9 +18,12 @@ async function record(): Promise<void> {
   const testHost = await openTestHost();
   const options: RunningWorkerOptions = { server, testHost, programs };
   const owners = await startWorker({ ...options, run: ['workflows'] });
-  let host = await startWorker({ ...options, run: ['host'] });
+  const hostId = hostIdOf({ server });
+  const startHost = (change: Partial<RunningWorkerOptions> = {}): Promise<RunningWorker> =>
+    startWorker({ ...options, run: ['host'], ...change });
+  let host = await startHost();
   try {
-    for (const [name, path] of Object.entries(paths)) {
+    for (const [name, path] of Object.entries({ ...paths, ...hostPaths })) {
       const file = join(folder, `${name}.json`);
       if (existsSync(file)) continue;
       const resource = recordedResource(name);
@@ -28,19 +31,30 @@ async function record(): Promise<void> {
         client: owners.client,
         server,
         testHost,
-        host: hostIdOf({ server }),
+        host: hostId,
         resource,
         withoutHost: async (meanwhile) => {
           await host.stop();
           try {
             await meanwhile();
           } finally {
-            host = await startWorker({ ...options, run: ['host'] });
+            host = await startHost();
+          }
+        },
+        withHost: async (change, meanwhile) => {
+          await host.stop();
+          host = await startHost(change);
+          try {
+            await meanwhile();
+          } finally {
+            await host.stop();
+            host = await startHost();
           }
         },
       });
       // The command line prints the form that is documented to replay; the SDK has no public function for it.
-      const show = ['workflow', 'show', '--workflow-id', ownerWorkflowId(resource), '--output', 'json'];
+      const workflowId = name in hostPaths ? hostWorkflowId(hostId) : ownerWorkflowId(resource);
+      const show = ['workflow', 'show', '--workflow-id', workflowId, '--output', 'json'];
       const where = ['--address', server.address, '--namespace', server.namespace];
       const { stdout } = await promisify(execFile)(cli, [...show, ...where], { maxBuffer: 1 << 26 });
       writeFileSync(file, withoutMachine(stdout));
