@@ -64,7 +64,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
     );
     const { counts } = campaign;
     for (const end of scene.worker.ends) say(`the worker ended by itself: ${end}`);
-    const texts = await report(scene, violations, traces);
+    const texts = await report(scene, moments, violations, traces);
     return { counts, generations, runs, proofs: proofs.length, leases, violations, report: texts };
   } finally {
     await scene.end();
@@ -166,6 +166,7 @@ const SHOWN = 5;
 
 async function report(
   scene: ChaosScene,
+  { hands }: Moments,
   violations: readonly Violation[],
   traces: ReadonlyMap<string, Trace>,
 ): Promise<string> {
@@ -187,6 +188,8 @@ async function report(
           .filter(({ event }) => event !== 'tick')
           .slice(-20)
           .map((line) => `    ${traceText(line)}`),
+        '  other hands:',
+        ...hands.filter((one) => one.resource === resource).map(({ at, what }) => `    µs ${at} ${what}`),
         '  the worker said:',
         ...about.slice(-30).map((line) => `    ${JSON.stringify(line)}`),
       ].join('\n'),

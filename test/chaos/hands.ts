@@ -66,7 +66,9 @@ export async function meddle(
     const timer = own.find((unit) => unit.endsWith('.timer'));
     const forMs = 'forMs' in hands ? hands.forMs : 0;
     const undo = await HANDS[hands.kind]({ name, manner, scene, moments, service, slice, timer, forMs });
-    if (undo) return undo;
+    if (!undo) continue;
+    moments.hands.push({ resource: name, what: hands.kind, at: monotonicNow() });
+    return undo;
   }
   return undefined;
 }

@@ -16,6 +16,8 @@ export class Moments {
   /** When other hands stopped a resource's lease timer: until the worker has armed it again, nothing ends the process. */
   readonly timersStopped: { readonly resource: string; readonly at: number }[] = [];
   readonly movedOut: MovedOut[] = [];
+  /** For people: what other hands were laid on, and when. */
+  readonly hands: { readonly resource: string; readonly what: string; readonly at: number }[] = [];
 
   /** Notes what lasts from now until `during` settles. */
   async note(in_: Silence[], during: () => Promise<unknown>): Promise<void> {
