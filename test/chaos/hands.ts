@@ -96,8 +96,9 @@ async function sets(scene: ChaosScene, unit: string | undefined): Promise<Undo |
 
 /** Again and again, on whatever has failed: no unit is failed for long before its owner has had it proven. */
 async function resetsFailures({ scene, forMs }: Target): Promise<Undo> {
-  const script = 'while :; do systemctl reset-failed "$1" 2>/dev/null; sleep 0.1; done';
-  await inHost(scene, `timeout "$2" sh -c '${script}' sh "$1" >/dev/null 2>&1 &`, 'own-*.service', seconds(forMs));
+  const reset = 'while :; do systemctl reset-failed "$1" 2>/dev/null; sleep 0.1; done';
+  const script = `timeout "$2" sh -c '${reset}' sh "$1" >/dev/null 2>&1 &`;
+  await inHost(scene, script, `${scene.host.unitPrefix}-*.service`, seconds(forMs));
   return nothing;
 }
 
@@ -160,7 +161,8 @@ async function movesChild(on: Target): Promise<Undo | undefined> {
 async function movesOut({ scene, service }: Target, pid: string | undefined): Promise<string | undefined> {
   if (!service || !Number(pid)) return undefined;
   const away = `/sys/fs/cgroup/away-${service}`;
-  const moved = await inHost(scene, 'mkdir -p "$1" && echo "$2" > "$1/cgroup.procs"', away, pid!);
+  const moves = 'mkdir -p "$1" && { echo "$2" > "$1/cgroup.procs" || { rmdir "$1"; exit 1; }; }';
+  const moved = await inHost(scene, moves, away, pid!);
   return moved === undefined ? undefined : away;
 }
 

@@ -16,8 +16,9 @@ export type Hands = { readonly resource: string } & (
   | { readonly kind: 'unit stopped' | 'unit restarted' | 'unit killed' | 'unit property set' | 'timer stopped' }
   | { readonly kind: 'slice stopped' | 'slice killed' | 'slice property set' }
   | { readonly kind: 'unit frozen' | 'slice frozen' | 'prefix slice frozen'; readonly forMs: number }
-  /** A unit with a name like this host's, by somebody who is none of its owners. */
-  | { readonly kind: 'unit failure reset' | 'unit by hand'; readonly forMs: number }
+  | { readonly kind: 'unit failure reset'; readonly forMs: number }
+  /** One with a name like this host's, by somebody who is none of its owners. */
+  | { readonly kind: 'unit by hand'; readonly forMs: number }
   /** A process that is moved into a cgroup, and one that is moved out. */
   | { readonly kind: 'stray in unit' | 'stray in slice'; readonly forMs: number }
   | { readonly kind: 'main moved out' | 'child moved out'; readonly forMs: number }
