@@ -96,8 +96,8 @@ async function sets(scene: ChaosScene, unit: string | undefined): Promise<Undo |
 
 /** Again and again, on whatever has failed: no unit is failed for long before its owner has had it proven. */
 async function resetsFailures({ scene, forMs }: Target): Promise<Undo> {
-  const reset = 'while :; do systemctl reset-failed "$1" 2>/dev/null; sleep 0.1; done';
-  const script = `timeout "$2" sh -c '${reset}' sh "$1" >/dev/null 2>&1 &`;
+  const reset = 'while :; do systemctl reset-failed "$1"; sleep 0.1; done';
+  const script = `exec >/dev/null 2>&1; timeout "$2" sh -c '${reset}' sh "$1" &`;
   await inHost(scene, script, `${scene.host.unitPrefix}-*.service`, seconds(forMs));
   return nothing;
 }
@@ -111,7 +111,8 @@ async function startsByHand({ scene, name, forMs }: Target): Promise<Undo> {
 
 /** Moves a process there that is none of its own. In a unit's cgroup it ends with the unit, as a child would. */
 async function strays({ scene, forMs }: Target, cgroup: string | undefined): Promise<boolean> {
-  const script = 'sleep "$2" </dev/null >/dev/null 2>&1 & echo $! > "$1/cgroup.procs" || { kill $!; exit 1; }';
+  // Nothing of ours is in its hands: who reads our output would wait for it, and in a frozen cgroup it does not even begin.
+  const script = 'exec >/dev/null 2>&1; sleep "$2" & echo $! > "$1/cgroup.procs" || { kill $!; exit 1; }';
   return cgroup !== undefined && (await inHost(scene, script, cgroup, seconds(forMs))) !== undefined;
 }
 
