@@ -43,8 +43,8 @@ const HANDS: Readonly<Record<Hands['kind'], Hand>> = {
     if (timer) moments.timersStopped.push({ resource: name, at: monotonicNow() });
     return calls(scene, timer, 'stop', '--no-block');
   },
-  'stray in unit': async (on) => ((await strays(on, cgroupOf(on))) ? nothing : undefined),
-  'stray in slice': straysIntoSlice,
+  'stray in unit': (on) => straysInto(on, cgroupOf(on)),
+  'stray in slice': (on) => straysInto(on, on.slice && `${prefixCgroup(on.scene)}/${on.slice}`),
   'main moved out': movesMain,
   'child moved out': movesChild,
 };
@@ -109,22 +109,26 @@ async function startsByHand({ scene, name, forMs }: Target): Promise<Undo> {
   return nothing;
 }
 
-/** Moves a process there that is none of its own. In a unit's cgroup it ends with the unit, as a child would. */
-async function strays({ scene, forMs }: Target, cgroup: string | undefined): Promise<boolean> {
-  // Nothing of ours is in its hands: who reads our output would wait for it, and in a frozen cgroup it does not even begin.
+/**
+ * Moves a process there that is none of its own. In the unit's cgroup it ends with the unit, as a child would. In the slice's own
+ * it is in the way of every proof until it ends by itself.
+ */
+async function straysInto({ scene, forMs }: Target, cgroup: string | undefined): Promise<Undo | undefined> {
+  // It holds no pipe of ours: in a cgroup that is frozen it does not even begin, and who reads the output would wait for it.
   const script = 'exec >/dev/null 2>&1; sleep "$2" & echo $! > "$1/cgroup.procs" || { kill $!; exit 1; }';
-  return cgroup !== undefined && (await inHost(scene, script, cgroup, seconds(forMs))) !== undefined;
+  if (!cgroup || (await inHost(scene, script, cgroup, seconds(forMs))) === undefined) return undefined;
+  return nothing;
 }
 
 /**
- * In the slice's own cgroup a stray is in the way of every proof until it ends by itself. systemd, which could not remove that
- * cgroup when the slice was stopped, does not come back to it, so whoever has put it there does.
+ * Removes the cgroups that strays have left: one that has a process when its unit is over can't be removed, and systemd does not
+ * come back to it.
  */
-async function straysIntoSlice(on: Target): Promise<Undo | undefined> {
-  const { scene, slice } = on;
-  const cgroup = slice && `${prefixCgroup(scene)}/${slice}`;
-  if (!cgroup || !(await strays(on, cgroup))) return undefined;
-  return () => inHost(scene, 'sleep 0.2; systemctl --quiet is-active "$1" || rmdir "$2"', slice, cgroup);
+export async function sweepAfterStrays(scene: ChaosScene, { hands }: Moments): Promise<void> {
+  for (const { resource } of hands.filter(({ what }) => what.startsWith('stray'))) {
+    const cgroup = `${prefixCgroup(scene)}/${resourceSlice(scene.host.unitPrefix, resource)}`;
+    await inHost(scene, 'find "$1" -depth -type d -exec rmdir {} +', cgroup);
+  }
 }
 
 /**
