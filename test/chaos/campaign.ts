@@ -5,7 +5,7 @@ import { Turns } from '../../src/host/turns';
 import { traceText, type Trace, type Violation } from '../support/oracle';
 import { checkHost, checkTraces, readTraces } from './checks';
 import { cause, heal } from './faults';
-import { meddle, sweepAfterStrays } from './hands';
+import { meddle, sweepAfterHands } from './hands';
 import { Moments } from './moments';
 import { readOwners } from './owners';
 import { planOf, type Plan, type PlanOptions, type Step } from './plan';
@@ -53,7 +53,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
     const until = Date.now() + END_MS;
     await Promise.all(names.map((name) => campaign.endOwner(name, until)));
     say('checking');
-    await sweepAfterStrays(scene, moments);
+    await sweepAfterHands(scene, moments);
     const left = await checkHost(scene, Math.max(30_000, until - Date.now()));
     const traces = await readTraces(scene, names);
     const { runs, proofs, violations: ofOwners } = await readOwners(scene);

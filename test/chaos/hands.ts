@@ -121,11 +121,11 @@ async function straysInto({ scene, forMs }: Target, cgroup: string | undefined):
 }
 
 /**
- * Removes the cgroups that strays have left: one that has a process when its unit is over can't be removed, and systemd does not
- * come back to it.
+ * Removes empty cgroups that are there because of hands alone: systemd does not come back to one that had a stray in it when its
+ * unit was over, and it makes one for a unit that is over when a property of that is set.
  */
-export async function sweepAfterStrays(scene: ChaosScene, { hands }: Moments): Promise<void> {
-  for (const { resource } of hands.filter(({ what }) => what.startsWith('stray'))) {
+export async function sweepAfterHands(scene: ChaosScene, { hands }: Moments): Promise<void> {
+  for (const { resource } of hands.filter(({ what }) => /^stray|property set$/.test(what))) {
     const cgroup = `${prefixCgroup(scene)}/${resourceSlice(scene.host.unitPrefix, resource)}`;
     await inHost(scene, 'find "$1" -depth -type d -exec rmdir {} +', cgroup);
   }
