@@ -4,9 +4,11 @@ import { StillRunningError } from '../../src/client';
 import { Turns } from '../../src/host/turns';
 import { traceText, type Trace, type Violation } from '../support/oracle';
 import { checkHost, checkTraces, readTraces } from './checks';
-import { cause, heal, meddle, Moments } from './faults';
+import { cause, heal } from './faults';
+import { meddle, sweepAfterHands } from './hands';
+import { Moments } from './moments';
 import { readOwners } from './owners';
-import { planOf, type PlanOptions, type Step } from './plan';
+import { planOf, type Plan, type PlanOptions, type Step } from './plan';
 import { foreseen, Requests } from './requests';
 import { openChaosScene, type ChaosScene } from './scene';
 
@@ -42,7 +44,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
   try {
     const moments = new Moments();
     const requests = new Requests(scene, new Map(plan.resources.map(({ name, manner }) => [name, manner])));
-    const campaign = new Campaign(scene, moments, requests, names);
+    const campaign = new Campaign(scene, moments, requests, plan.resources);
     say(`${plan.steps.length} steps in ${options.forMs / 1000} s`);
     await campaign.run(plan.steps, say);
     say('healing');
@@ -51,6 +53,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
     const until = Date.now() + END_MS;
     await Promise.all(names.map((name) => campaign.endOwner(name, until)));
     say('checking');
+    await sweepAfterHands(scene, moments);
     const left = await checkHost(scene, Math.max(30_000, until - Date.now()));
     const traces = await readTraces(scene, names);
     const { runs, proofs, violations: ofOwners } = await readOwners(scene);
@@ -62,7 +65,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome> {
     );
     const { counts } = campaign;
     for (const end of scene.worker.ends) say(`the worker ended by itself: ${end}`);
-    const texts = await report(scene, violations, traces);
+    const texts = await report(scene, moments, violations, traces);
     return { counts, generations, runs, proofs: proofs.length, leases, violations, report: texts };
   } finally {
     await scene.end();
@@ -78,7 +81,7 @@ class Campaign {
     private readonly scene: ChaosScene,
     private readonly moments: Moments,
     private readonly requests: Requests,
-    private readonly names: readonly string[],
+    private readonly resources: Plan['resources'],
   ) {}
 
   /** Does each step at its time, or as soon as its lane is free. Resolves once all are done. */
@@ -130,12 +133,16 @@ class Campaign {
       case 'request':
         await this.requests.make(step);
         return 'done';
-      case 'hands':
-        return (await this.alone('hands', () => meddle(step, this.names, this.scene, this.moments)))
-          ? 'done'
-          : 'no unit';
+      case 'hands': {
+        const undo = await this.alone('hands', () => meddle(step, this.resources, this.scene, this.moments));
+        if (!undo) return 'no unit';
+        // Not in line while it lasts: other hands are laid on the same resource meanwhile, and on others.
+        if ('forMs' in step) await delay(step.forMs);
+        await this.alone('hands', undo);
+        return 'done';
+      }
       case 'fault': {
-        const run = (): Promise<void> => cause(step, this.scene, this.moments);
+        const run = (): Promise<unknown> => cause(step, this.scene, this.moments);
         // A host that boots can't be broken in other ways meanwhile.
         if (step.kind === 'reboot') {
           await this.alone('worker', () => this.alone('systemd', () => this.alone('hands', run)));
@@ -160,6 +167,7 @@ const SHOWN = 5;
 
 async function report(
   scene: ChaosScene,
+  { hands }: Moments,
   violations: readonly Violation[],
   traces: ReadonlyMap<string, Trace>,
 ): Promise<string> {
@@ -181,6 +189,8 @@ async function report(
           .filter(({ event }) => event !== 'tick')
           .slice(-20)
           .map((line) => `    ${traceText(line)}`),
+        '  other hands:',
+        ...hands.filter((one) => one.resource === resource).map(({ at, what }) => `    µs ${at} ${what}`),
         '  the worker said:',
         ...about.slice(-30).map((line) => `    ${JSON.stringify(line)}`),
       ].join('\n'),

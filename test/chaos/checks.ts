@@ -14,7 +14,8 @@ import {
   type Trace,
   type Violation,
 } from '../support/oracle';
-import { runFiles, unitsOf, type Moments } from './faults';
+import type { Moments } from './moments';
+import { runFiles, unitsOf } from './on-host';
 import type { Requests } from './requests';
 import { LEASE_MS, STOP_TIMEOUT_MS, type ChaosScene } from './scene';
 
@@ -50,7 +51,8 @@ export function checkTraces(
 ): LeaseReport {
   const violations: Violation[] = [];
   let tested = 0;
-  for (const [resource, { lines }] of traces) {
+  for (const [resource, trace] of traces) {
+    const lines = moments.accountable(trace.lines);
     const silences = merged([...scene.worker.silences, ...moments.silences, ...requests.silencesOf(resource)]);
     const unleased = moments.timersStopped
       .filter((stopped) => stopped.resource === resource)

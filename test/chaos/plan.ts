@@ -3,14 +3,26 @@ import type { Manner } from '../support/oracle';
 /** What is broken. `forMs` is how long it lasts. */
 export type Fault =
   | { readonly kind: 'worker killed' | 'worker paused' | 'reboot'; readonly forMs: number }
-  | { readonly kind: 'systemd paused' | 'bus cut' | 'bus held' | 'disk full'; readonly forMs: number }
+  /** A second worker serves the host for a while; then it is killed, or the first one ends. */
+  | { readonly kind: 'worker beside' | 'worker replaced'; readonly forMs: number }
+  | { readonly kind: 'systemd paused' | 'bus cut' | 'bus held'; readonly forMs: number }
   | { readonly kind: 'systemd reloaded' | 'systemd executed anew' | 'bus restarted' }
+  /** That of the run directory. */
+  | { readonly kind: 'disk full' | 'disk read-only'; readonly forMs: number }
   | { readonly kind: 'Temporal killed' | 'Temporal ended'; readonly forMs: number };
 
-/** What somebody with root on the host does to a unit of a resource, or of the next one that has a unit. */
-export type Hands =
-  | { readonly kind: 'unit stopped' | 'unit restarted' | 'unit killed' | 'timer stopped'; readonly resource: string }
-  | { readonly kind: 'unit frozen'; readonly resource: string; readonly forMs: number };
+/** What somebody with root on the host does to a resource, or to the next one that has what it takes. */
+export type Hands = { readonly resource: string } & (
+  | { readonly kind: 'unit stopped' | 'unit restarted' | 'unit killed' | 'unit property set' | 'timer stopped' }
+  | { readonly kind: 'slice stopped' | 'slice killed' | 'slice property set' }
+  | { readonly kind: 'unit frozen' | 'slice frozen' | 'prefix slice frozen'; readonly forMs: number }
+  | { readonly kind: 'unit failure reset'; readonly forMs: number }
+  /** One with a name like this host's, by somebody who is none of its owners. */
+  | { readonly kind: 'unit by hand'; readonly forMs: number }
+  /** A process that is moved into a cgroup, and one that is moved out. */
+  | { readonly kind: 'stray in unit' | 'stray in slice'; readonly forMs: number }
+  | { readonly kind: 'main moved out' | 'child moved out'; readonly forMs: number }
+);
 
 /** What a client asks for, or what is done to an owner in Temporal. */
 export type Request =
@@ -47,52 +59,70 @@ const BEYOND_THE_LEASE_MS: Range = [13_000, 15_000];
 const SHORT_MS: Range = [200, 2_500];
 
 type Range = readonly [from: number, to: number];
-/** A kind of fault, and how long it may last. */
-type Card = readonly [kind: Fault['kind'], lasts?: Range];
+/** Something that is done, and how long it may last. */
+type Card<Kind> = readonly [kind: Kind, lasts?: Range];
 
 /** Each lane deals all its cards in random order before it shuffles them anew, so that a short campaign has every kind. */
-const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card[]; readonly pauseMs: Range }>> = {
-  worker: {
-    cards: [
-      ['worker killed', SHORT_MS],
-      ['worker killed', BEYOND_THE_LEASE_MS],
-      ['worker paused', SHORT_MS],
-      ['worker paused', BEYOND_THE_LEASE_MS],
-      ['reboot', SHORT_MS],
-    ],
-    pauseMs: [5_000, 12_000],
-  },
-  systemd: {
-    cards: [
-      ['systemd paused', SHORT_MS],
-      ['systemd paused', [3_000, 6_000]],
-      ['systemd reloaded'],
-      ['systemd executed anew'],
-      ['bus restarted'],
-      ['bus cut', SHORT_MS],
-      ['bus cut', [5_000, 8_000]],
-      ['bus held', SHORT_MS],
-      ['disk full', [1_000, 6_000]],
-    ],
-    pauseMs: [2_000, 7_000],
-  },
-  Temporal: {
-    cards: [
-      ['Temporal killed', SHORT_MS],
-      ['Temporal ended', BEYOND_THE_LEASE_MS],
-    ],
-    pauseMs: [25_000, 40_000], // after each of them it takes a while until everybody is connected again
-  },
-};
+const FAULTS: Readonly<Record<FaultLane, { readonly cards: readonly Card<Fault['kind']>[]; readonly pauseMs: Range }>> =
+  {
+    worker: {
+      cards: [
+        ['worker killed', SHORT_MS],
+        ['worker killed', BEYOND_THE_LEASE_MS],
+        ['worker paused', SHORT_MS],
+        ['worker paused', BEYOND_THE_LEASE_MS],
+        ['worker beside', SHORT_MS],
+        ['worker replaced', SHORT_MS],
+        ['reboot', SHORT_MS],
+      ],
+      pauseMs: [4_000, 9_000],
+    },
+    systemd: {
+      cards: [
+        ['systemd paused', SHORT_MS],
+        ['systemd paused', [3_000, 6_000]],
+        ['systemd reloaded'],
+        ['systemd executed anew'],
+        ['bus restarted'],
+        ['bus cut', SHORT_MS],
+        ['bus cut', [5_000, 8_000]],
+        ['bus held', SHORT_MS],
+        ['disk full', [1_000, 6_000]],
+        ['disk read-only', [1_000, 6_000]],
+      ],
+      pauseMs: [2_000, 7_000],
+    },
+    Temporal: {
+      cards: [
+        ['Temporal killed', SHORT_MS],
+        ['Temporal ended', BEYOND_THE_LEASE_MS],
+      ],
+      pauseMs: [25_000, 40_000], // after each of them it takes a while until everybody is connected again
+    },
+  };
 
-const HANDS: readonly Hands['kind'][] = [
-  'unit stopped',
-  'unit restarted',
-  'unit killed',
-  'unit frozen',
-  'timer stopped',
+const SOME_SECONDS_MS: Range = [500, 9_000];
+
+const HANDS: readonly Card<Hands['kind']>[] = [
+  ['unit stopped'],
+  ['unit restarted'],
+  ['unit killed'],
+  ['unit frozen', SOME_SECONDS_MS],
+  ['unit property set'],
+  ['unit failure reset', SHORT_MS],
+  ['unit by hand', SOME_SECONDS_MS],
+  ['slice stopped'],
+  ['slice killed'],
+  ['slice frozen', SOME_SECONDS_MS],
+  ['slice property set'],
+  ['prefix slice frozen', SHORT_MS],
+  ['timer stopped'],
+  ['stray in unit', SOME_SECONDS_MS],
+  ['stray in slice', SOME_SECONDS_MS],
+  ['main moved out', SHORT_MS],
+  ['child moved out', SHORT_MS],
 ];
-const HANDS_EVERY_MS: Range = [1_000, 3_000];
+const HANDS_EVERY_MS: Range = [700, 2_000];
 
 /** How often each request stands in the deck. `own` most, or soon nothing would run. */
 const REQUESTS: Readonly<Record<Request['kind'], number>> = {
@@ -126,20 +156,17 @@ export function planOf({ seed, forMs, resources: count }: PlanOptions): Plan {
     const deck = new Deck(random, cards);
     let at = random.in([7_000, 12_000]);
     for (;;) {
-      const [kind, lasts] = deck.deal();
-      const lastsMs = lasts ? random.in(lasts) : 0;
+      const fault = dealt(random, deck) as Fault & { readonly forMs?: number };
+      const lastsMs = fault.forMs ?? 0;
       if (at + lastsMs > forMs) break;
-      steps.push({ at, what: 'fault', lane, ...({ kind, ...(lasts && { forMs: lastsMs }) } as Fault) });
+      steps.push({ at, what: 'fault', lane, ...fault });
       at += lastsMs + random.in(pauseMs);
     }
   }
 
   const hands = new Deck(random, HANDS);
   for (let at = random.in([5_000, 7_000]); at < forMs; at += random.in(HANDS_EVERY_MS)) {
-    const kind = hands.deal();
-    const resource = anyone();
-    if (kind === 'unit frozen') steps.push({ at, what: 'hands', kind, resource, forMs: random.in([500, 9_000]) });
-    else steps.push({ at, what: 'hands', kind, resource });
+    steps.push({ at, what: 'hands', ...({ ...dealt(random, hands), resource: anyone() } as Hands) });
   }
 
   const requests = new Deck(
@@ -196,4 +223,10 @@ class Deck<T> {
     if (this.left.length === 0) this.left = [...this.cards];
     return this.left.splice(this.random.below(this.left.length), 1)[0]!;
   }
+}
+
+/** The next card, and how long it lasts this time. */
+function dealt<Kind>(random: Random, deck: Deck<Card<Kind>>): { readonly kind: Kind; readonly forMs?: number } {
+  const [kind, lasts] = deck.deal();
+  return { kind, ...(lasts && { forMs: random.in(lasts) }) };
 }

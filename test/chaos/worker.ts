@@ -7,6 +7,9 @@ import { runCli, type CliProcess, type WorkerLine } from '../support/worker-proc
 /** Between the end of a worker that nobody wanted to end and the next one, as `RestartSec=` has it in deploy/. */
 const RESTART_MS = 1_000;
 
+/** What a second one is given to be serving; meanwhile systemd or Temporal may be away. */
+const START_MS = 15_000;
+
 /**
  * The host's worker, a process in the host, run as systemd would run it: one that ends is followed by another. Knows when
  * there surely was none at work.
@@ -17,8 +20,11 @@ export class ChaosWorker {
   /** How the ones that nobody had killed have ended. */
   readonly ends: string[] = [];
   private readonly former: WorkerLine[] = [];
+  private readonly running = new Set<CliProcess>();
   private goneSince = monotonicNow();
   private current: CliProcess | undefined;
+  /** Runs already, and takes the place of the current one when that ends. */
+  private successor: CliProcess | undefined;
   private wanted = true;
   private supervising: Promise<void> | undefined;
   private wake = (): void => undefined;
@@ -30,7 +36,7 @@ export class ChaosWorker {
 
   /** All that the workers have logged. */
   get lines(): readonly WorkerLine[] {
-    return [...this.former, ...(this.current?.lines ?? [])];
+    return [...this.former, ...[...this.running].flatMap(({ lines }) => lines)];
   }
 
   start(): void {
@@ -57,6 +63,26 @@ export class ChaosWorker {
     current.kill('SIGCONT');
   }
 
+  /**
+   * Has a second one serve the host beside the one there is, for a while; then one of them ends. Where that is the former,
+   * it is asked to, as in an upgrade.
+   */
+  async double(forMs: number, ends: 'newcomer' | 'former'): Promise<void> {
+    const former = this.current;
+    const newcomer = this.run();
+    const serves = newcomer.line('serving the host').catch(() => undefined); // it may end before
+    await Promise.race([serves, delay(START_MS)]);
+    await delay(forMs);
+    if (ends === 'former' && former && this.current === former) {
+      this.successor = newcomer;
+      former.kill('SIGTERM');
+      await former.ended;
+    } else {
+      newcomer.kill('SIGKILL');
+      await newcomer.ended;
+    }
+  }
+
   /** Resolves once it serves the host. */
   async serving(withinMs: number): Promise<void> {
     for (const until = Date.now() + withinMs; ; await delay(100)) {
@@ -70,19 +96,30 @@ export class ChaosWorker {
 
   private async supervise(): Promise<void> {
     while (this.wanted) {
-      this.silences.push({ from: this.goneSince, to: monotonicNow() });
-      const worker = runCli(this.host, ['--config', this.config, 'worker'], { LOG_LEVEL: 'info' });
+      if (this.running.size === 0) this.silences.push({ from: this.goneSince, to: monotonicNow() });
+      const worker = this.successor ?? this.run();
+      this.successor = undefined;
       this.current = worker;
       const { code, stdout, stderr } = await worker.ended;
       this.goneSince = monotonicNow();
       this.current = undefined;
-      this.former.push(...worker.lines);
       if (!this.wanted) return;
+      if (this.successor) continue;
       this.ends.push(`exit ${code}: ${(stderr || stdout).trim().split('\n').slice(0, 2).join(' ').slice(0, 300)}`);
       await new Promise<void>((resolve) => {
         this.wake = resolve;
         setTimeout(resolve, RESTART_MS).unref();
       });
     }
+  }
+
+  private run(): CliProcess {
+    const worker = runCli(this.host, ['--config', this.config, 'worker'], { LOG_LEVEL: 'info' });
+    this.running.add(worker);
+    void worker.ended.then(() => {
+      this.running.delete(worker);
+      this.former.push(...worker.lines);
+    });
+    return worker;
   }
 }
