@@ -1,6 +1,11 @@
-import { readdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { HoldEvent } from '../../src/contract/activities';
+import { NEVER_STARTED } from '../../src/contract/facts';
+import { generationUnit, resourceSlice } from '../../src/contract/names';
+import { monotonicNow } from '../../src/host/context';
+import { armLease } from '../../src/host/lease';
+import { forEachOf } from '../../src/host/turns';
 import { SystemdError } from '../../src/systemd/port';
 import { describeOnPrivateHost, eventually, HostSuite, type SuiteHost } from '../support/host-suite';
 import { holdInput, placementOf, script, startInput } from '../support/owned-host';
@@ -76,6 +81,45 @@ describeOnPrivateHost('holds, and the next worker process', () => {
     await eventually(async () => (await suite.loaded(resource)).length === 0);
     expect((await end.read())!.exit).toEqual(exit);
     expect(next.link.events).toEqual([]);
+  });
+
+  it('stops what it is asked to while it lets go of 500 others that were proven, however long that takes (G11)', async () => {
+    const worker = await suite.worker([patient]);
+    const resource = suite.resource();
+    const placement = await worker.start(resource, 'sleeper');
+    const launch = (await suite.filesOf(resource).generation(placement.generation).launch.read())!;
+    const left = Array.from({ length: 500 }, (_, i) => suite.filesOf(`left/${i}`));
+    const deadline = monotonicNow() + 600_000_000;
+    await forEachOf(left, 8, async (files) => {
+      const [unit, slice] = [generationUnit('own', files.resource, 1), resourceSlice('own', files.resource)];
+      const of = { ...placement, generation: 1, unit, slice };
+      const proof = { by: 'empty', ...of, units: '', cgroup: 'ENOENT', readAt: 1 } as const;
+      await mkdir(dirname(files.generation(1).outside), { recursive: true });
+      const generation = (await files.make(1))!;
+      await generation.launch.write({ ...launch, resource: files.resource, placement: of });
+      await generation.lease.write({ n: 1, oldest: 1, deadline });
+      await generation.end.write({ proof, exit: NEVER_STARTED });
+      await armLease(worker.host.context, of, 1, deadline);
+    });
+    await suite.end(worker);
+
+    let proven = (): void => undefined;
+    const slow = new Promise<void>((resolve) => (proven = resolve)); // however long systemd takes over the others
+    const next = await suite.worker([patient], {}, (inner) => ({
+      listUnits: async (pattern) => {
+        if (pattern.includes('left')) await slow;
+        return inner.listUnits(pattern);
+      },
+    }));
+    await next.stopUntilProven(resource, placement);
+    const kept = async (): Promise<number> => {
+      const names = await Promise.all(left.map((files) => files.generation(1).names()));
+      return names.filter((of) => of.join() !== 'end.json').length;
+    };
+    expect(await kept()).toBe(500);
+    proven();
+    await eventually(async () => (await kept()) === 0);
+    expect(await suite.loaded('left')).toEqual([]);
   });
 
   it('tells the owner once that the process ended, and the stop that follows how (G3)', async () => {
