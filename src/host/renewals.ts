@@ -59,7 +59,7 @@ export class Renewals {
 
   /**
    * The next lease number, which was never used. It is written down first; where it can't be, or the record is known to be
-   * old, it is taken from the clock, in ms since the boot: there are less renewals than that, so the number is above every
+   * old, it is taken from the clock, in ms since the boot: there are fewer renewals than that, so the number is above every
    * one that any worker of this boot has ever used, whether that was written down or not.
    */
   private async takeNumber(held: Held, others: readonly number[]): Promise<number> {
